@@ -173,10 +173,10 @@ export function recover(frame: Uint8Array, id: Uint8Array): Verified {
     });
   const payload = frame.slice(HEAD_BYTES);
   const view = new DataView(frame.buffer, frame.byteOffset);
-  const said = view.getBigUint64(SIGNATURE_BYTES, true);
-  if (said !== BigInt(payload.length))
+  const declared = view.getBigUint64(SIGNATURE_BYTES, true);
+  if (declared !== BigInt(payload.length))
     throw new InvalidPayload(
-      `The span is ${count(said)} bytes, but the payload has ${count(payload.length)}.`,
+      `The span is ${count(declared)} bytes, but the payload has ${count(payload.length)}.`,
       { field: 'span', remedy: 'Write the length of the payload as 8 bytes, little-endian.' },
     );
   const v = frame[64] ?? 0;

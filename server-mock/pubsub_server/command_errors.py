@@ -38,10 +38,10 @@ def report_warning(line: str) -> None:
 
 def _report(event: Mapping[str, str], text: str) -> None:
     if sys.stderr.isatty():
-        said = f"hanzo-pubsub: {text}"
+        line = f"hanzo-pubsub: {text}"
     else:
-        said = json.dumps(event, ensure_ascii=False, separators=(",", ":"))
-    sys.stderr.write(said + "\n")
+        line = json.dumps(event, ensure_ascii=False, separators=(",", ":"))
+    sys.stderr.write(line + "\n")
 
 
 class Parser(argparse.ArgumentParser):

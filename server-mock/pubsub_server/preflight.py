@@ -34,7 +34,7 @@ def problems(settings: Settings) -> list[str]:
     It creates nothing, opens nothing for writing and connects to nothing: only a start shows
     whether ports are free, and IAM and Redis answer.
     """
-    return [line for look in _LOOKS for line in look(settings)]
+    return [line for check in _CHECKS for line in check(settings)]
 
 
 def warnings(settings: Settings) -> list[str]:
@@ -83,14 +83,14 @@ def _expired_keys(file: Path) -> Iterator[str]:
             )
 
 
-def _said(step: Callable[[Settings], object]) -> Callable[[Settings], Iterator[str]]:
-    def look(settings: Settings) -> Iterator[str]:
+def _problems_of(step: Callable[[Settings], object]) -> Callable[[Settings], Iterator[str]]:
+    def check(settings: Settings) -> Iterator[str]:
         try:
             step(settings)
         except StartError as error:
             yield from str(error).splitlines()
 
-    return look
+    return check
 
 
 def _contract(settings: Settings) -> None:
@@ -140,15 +140,15 @@ def _mesh_tls(settings: Settings) -> Iterator[str]:
         yield f"{error.setting}: {error}"
 
 
-_LOOKS: tuple[Callable[[Settings], Iterator[str]], ...] = (
-    _said(access.check),
-    _said(bus.check),
-    _said(access.build_policy),
-    _said(access.build_tls),
-    _said(_contract),
-    _said(_authenticator),
-    _said(_dev_key),
-    _said(audit_kafka.build_tls),
+_CHECKS: tuple[Callable[[Settings], Iterator[str]], ...] = (
+    _problems_of(access.check),
+    _problems_of(bus.check),
+    _problems_of(access.build_policy),
+    _problems_of(access.build_tls),
+    _problems_of(_contract),
+    _problems_of(_authenticator),
+    _problems_of(_dev_key),
+    _problems_of(audit_kafka.build_tls),
     _mesh_tls,
     _audit,
     _webhooks,

@@ -372,10 +372,10 @@ class Server:
         try:
             return await listener.start(address, tls)
         except (OSError, OverflowError) as error:
-            said = getattr(error, "strerror", None) or error
+            reason = getattr(error, "strerror", None) or error
             flag = "signed_listen" if signed else connections.name
             raise StartError(
-                f"cannot listen on {text} (--{flag.replace('_', '-')}): {said}"
+                f"cannot listen on {text} (--{flag.replace('_', '-')}): {reason}"
             ) from None
 
     def reopen(self) -> None:
@@ -462,8 +462,8 @@ class Server:
             try:
                 self._audit_file = FileSink(settings.audit_file, settings.audit_queue)
             except OSError as error:
-                said = f"audit_file {settings.audit_file}: {error.strerror}"
-                raise StartError(said) from None
+                reason = f"audit_file {settings.audit_file}: {error.strerror}"
+                raise StartError(reason) from None
             sinks.append(self._audit_file)
         for carrier in _carriers(settings):
             self._audit_streams.append(StreamSink(carrier, settings.audit_queue))

@@ -212,7 +212,7 @@ async def _mesh(role: str, port: int, messages: int, control: Connection) -> Non
     backplane.start(deliver)
     if not first:
         backplane.join(TOPIC)
-        settled = backplane.mesh.settle()
+        settled = backplane.mesh.announce()
         if settled is not None:
             await settled
     await _play(role, messages, control, publish, latencies)

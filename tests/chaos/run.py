@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from tests.chaos.plan import Client, Fault, Plan, Stream
     from tests.conformance.peer_process import Language
 
-LOOK_EVERY: Final = 0.3
+CHECK_EVERY: Final = 0.3
 LOOKS: Final = 90
 """Number of checks within which the run must settle. Each takes longer on a busy machine."""
 RIGHT: Final = 2
@@ -291,7 +291,7 @@ class _Run:
                 right = 0 if any(each.rule in EVENTUAL for each in violations) else right + 1
                 if right == RIGHT:
                     break
-                await asyncio.sleep(LOOK_EVERY)
+                await asyncio.sleep(CHECK_EVERY)
         report, history = self._report, self._history
         report.settled = time.monotonic() - began
         report.violations = violations

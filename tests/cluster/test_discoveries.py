@@ -159,7 +159,7 @@ async def fresh(node: Room) -> None:
     node.tracks.join(TOPIC)
     track = node.tracks.get(TOPIC)
     assert track is not None
-    node.deliveries.settle(track, None)
+    node.deliveries.release(track, None)
 
 
 async def test_the_first_message_of_a_topic_comes_from_the_log_where_its_channel_lost_it() -> None:
@@ -213,7 +213,7 @@ async def test_a_hole_in_what_waits_while_a_topic_is_opened_is_filled_from_the_l
         journal = node.tracks.begin()
         node.deliveries.catch_up([entry(START + 1), entry(START + 3)])
         node.shelf.put(START, START + 3)
-        node.deliveries.settle(track, START + 2)
+        node.deliveries.release(track, START + 2)
         await node.tasks.wait(5)
         assert node.tracks.stood(journal, TOPIC) == START
         assert node.seen == [START + 1, START + 2, START + 3]
@@ -224,7 +224,7 @@ async def test_a_replay_takes_from_the_log_what_a_node_does_not_deliver_of_it() 
         await fresh(node)
         track, journal = node.tracks.get(TOPIC), node.tracks.begin()
         assert track is not None
-        node.tracks.settle(track, START + 2)
+        node.tracks.release(track, START + 2)
         assert node.tracks.stood(journal, TOPIC) == START + 2
         assert node.tracks.unread(journal, {TOPIC: START + 1}) == {TOPIC}
         assert node.tracks.unread(journal, {TOPIC: START + 2, "demo.y": 0}) == set()
@@ -235,7 +235,7 @@ async def test_a_replay_takes_from_the_log_what_is_skipped_before_a_held_message
         journal = node.tracks.begin()
         track = node.deliveries.doubt(TOPIC)
         node.deliveries.catch_up([entry(START + 3)])
-        node.deliveries.settle(track, START + 2)
+        node.deliveries.release(track, START + 2)
         assert node.seen == [START + 3]
         assert node.tracks.unread(journal, {TOPIC: START + 1}) == {TOPIC}
         assert node.tracks.stood(journal, TOPIC) == START + 2
@@ -311,7 +311,7 @@ async def test_a_hole_is_not_filled_for_subscribers_that_came_after_all_others_h
         node.tracks.join(TOPIC)
         track = node.tracks.get(TOPIC)
         assert track is not None
-        node.deliveries.settle(track, START + 2)
+        node.deliveries.release(track, START + 2)
         await node.tasks.wait(5)
         assert node.seen == []
         node.deliveries.catch_up([entry(START + 3)])

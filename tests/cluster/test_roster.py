@@ -95,7 +95,7 @@ async def two(store: Store, **more: object) -> AsyncGenerator[tuple[Noted, Noted
     async with asyncio.timeout(BOUND), nodes(store, 2, **more) as fleet:
         a, b = (Noted(node.hub.core.backplane) for node in fleet)
         for each in (a, b):
-            await each.roster.settle((), [TOPIC])
+            await each.roster.wait_joined((), [TOPIC])
         yield a, b
 
 

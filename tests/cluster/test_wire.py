@@ -139,10 +139,10 @@ async def test_an_answer_behind_many_messages_is_waited_for_as_long_as_they_come
         assert server.writer is not None
         server.writer.write(b">3\r\n+smessage\r\n+c\r\n+x\r\n")
         await until(lambda: len(pushed), 1)
-        wire._look()
+        wire._check_oldest()
         assert wire.is_open
         late *= 2
-        wire._look()
+        wire._check_oldest()
         assert [type(each) for each in answers] == [RedisConnectionError]
 
 

@@ -135,7 +135,7 @@ def test_the_joined_bytes_are_shared_by_all_connections() -> None:
     route = Route(connections)
     for number in range(3):
         lab.delivery.message(route, entry(number))
-    lab.delivery.settle()
+    lab.delivery.close_run()
     first = connections[0].pending[-1]
     assert all(connection.pending[-1] is first for connection in connections)
 
@@ -199,7 +199,7 @@ def test_cutting_a_client_during_a_run_costs_the_others_nothing() -> None:
 
     def cut(connection: Connection) -> None:
         lab.cut(connection)
-        lab.delivery.settle()
+        lab.delivery.close_run()
 
     lab.delivery._slow = cut
     lab.delivery.message(route, entry(1))

@@ -98,7 +98,7 @@ def test_a_stream_reports_its_micro_batches_but_not_their_jobs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # On a busy machine, Spark reports the end of a query later than a user would wait.
-    monkeypatch.setattr(progress, "_SETTLING", 60.0)
+    monkeypatch.setattr(progress, "_REPORT_WAIT", 60.0)
     monkeypatch.setattr(progress, "CLOSING", 60.0)
     source = str(tmp_path / "in")
     spark.range(0, 60, 1, 3).write.json(source)

@@ -65,10 +65,10 @@ class Watched:
         self.jobs = Jobs(context, lambda: runs, self.told.append)
         self.jobs.start()
 
-    def look(self) -> list[tuple[object, str, int]]:
+    def report_changes(self) -> list[tuple[object, str, int]]:
         """Poll; return the number, the kind and the done tasks of each report."""
         self.told.clear()
-        self.jobs.look()
+        self.jobs.report_changes()
         return [
             (each.data["job"], each.type.rpartition(".")[2], int(str(each.data["done"])))
             for each in self.told
@@ -84,9 +84,9 @@ def test_jobs_from_before_are_skipped(tracker: Tracker) -> None:
     tracker.run(0, status="SUCCEEDED")
     tracker.run(1)
     watched = Watched(tracker)
-    assert watched.look() == []
+    assert watched.report_changes() == []
     tracker.run(2)
-    assert watched.look() == [(2, "started", 0)]
+    assert watched.report_changes() == [(2, "started", 0)]
 
 
 def test_jobs_of_other_groups_from_before_are_skipped(
@@ -99,7 +99,7 @@ def test_jobs_of_other_groups_from_before_are_skipped(
         return []
 
     monkeypatch.setattr(tracker, "getJobIdsForGroup", of_no_group)
-    assert Watched(tracker).look() == []
+    assert Watched(tracker).report_changes() == []
 
 
 def test_a_job_is_reported_when_its_tasks_change_until_it_ends(tracker: Tracker) -> None:
@@ -107,25 +107,25 @@ def test_a_job_is_reported_when_its_tasks_change_until_it_ends(tracker: Tracker)
     tracker.run(0, 7, 3)
     tracker.stage(3, tasks=4, done=4)
     tracker.stage(7, tasks=2, done=0, active=2)
-    assert watched.look() == [(0, "started", 4)]
-    assert not watched.jobs.settled()
-    assert watched.look() == [], "nothing has changed"
+    assert watched.report_changes() == [(0, "started", 4)]
+    assert not watched.jobs.all_reported()
+    assert watched.report_changes() == [], "nothing has changed"
     tracker.stage(7, tasks=2, done=1, active=1)
-    assert watched.look() == [(0, "progress", 5)]
+    assert watched.report_changes() == [(0, "progress", 5)]
     tracker.stage(7, tasks=2, done=2)
     tracker.run(0, 7, 3, status="SUCCEEDED")
-    assert watched.look() == [(0, "ended", 6)]
-    assert watched.jobs.settled()
-    assert watched.look() == []
+    assert watched.report_changes() == [(0, "ended", 6)]
+    assert watched.jobs.all_reported()
+    assert watched.report_changes() == []
 
 
 def test_a_stage_that_is_complete_is_not_read_again(tracker: Tracker) -> None:
     watched = Watched(tracker)
     tracker.run(0, 3)
     tracker.stage(3, tasks=4, done=4)
-    assert watched.look() == [(0, "started", 4)]
+    assert watched.report_changes() == [(0, "started", 4)]
     tracker.stage(3, tasks=4, done=1)
-    assert watched.look() == []
+    assert watched.report_changes() == []
 
 
 @pytest.mark.parametrize("status", ["SUCCEEDED", "FAILED", None])
@@ -134,12 +134,12 @@ def test_the_end_of_a_job_says_how_it_ended_if_spark_still_knows(
 ) -> None:
     watched = Watched(tracker)
     tracker.run(0)
-    watched.look()
+    watched.report_changes()
     if status is None:
         del tracker.jobs[0]
     else:
         tracker.run(0, status=status)
-    watched.look()
+    watched.report_changes()
     (end,) = watched.told
     assert end.data["state"] == ("ended" if status is None else status.lower())
     assert end.last
@@ -150,20 +150,20 @@ def test_jobs_of_micro_batches_are_left_out(tracker: Tracker) -> None:
     for id in range(4):
         tracker.run(id)
     tracker.groups = {"run-1": [0, 2], "run-2": [3], "run-3": []}
-    assert watched.look() == [(1, "started", 0)]
+    assert watched.report_changes() == [(1, "started", 0)]
 
 
 def test_a_job_whose_predecessor_spark_has_removed_is_found(tracker: Tracker) -> None:
     watched = Watched(tracker)
     tracker.run(5)
-    assert watched.look() == [(5, "started", 0)]
+    assert watched.report_changes() == [(5, "started", 0)]
 
 
 def test_jobs_are_found_after_thousands_that_spark_has_removed(tracker: Tracker) -> None:
     watched = Watched(tracker)
     tracker.run(5_000)
-    assert watched.look() == []
-    assert watched.look() == [(5_000, "started", 0)]
+    assert watched.report_changes() == []
+    assert watched.report_changes() == [(5_000, "started", 0)]
 
 
 # ------------------------------------------------------------------------ Spark Connect
@@ -189,11 +189,11 @@ def test_an_operation_reports_itself_from_start_to_end() -> None:
     operations.start()
     (handler,) = session.handlers
     handler([stage(2, 3, 0), stage(1, 5, 5)], 2, "op", done=False)
-    assert not operations.settled()
-    operations.look()
+    assert not operations.all_reported()
+    operations.report_changes()
     handler([stage(1, 5, 5), stage(2, 3, 1)], 1, "op", done=False)
     handler([stage(1, 5, 5), stage(2, 3, 3)], 0, "op", done=True)
-    assert operations.settled()
+    assert operations.all_reported()
     assert [(r.type, r.data["state"], r.data["done"], r.data["active"]) for r in told] == [
         ("spark.job.started", "running", 5, 2),
         ("spark.job.progress", "running", 6, 1),
@@ -214,7 +214,7 @@ def test_an_operation_without_a_stage_or_that_has_ended_already_is_not_reported(
     handler([stage(1, 1, 0)], 1, None, done=False)
     handler([stage(1, 1, 1)], 0, "unknown", done=True)
     assert told == []
-    assert operations.settled()
+    assert operations.all_reported()
 
 
 # ------------------------------------------------------------------------ streaming queries
@@ -242,14 +242,14 @@ def test_a_query_reports_its_events_and_is_settled_when_its_end_was_reported() -
     (listener,) = streams.listeners
     streams.active.append(SimpleNamespace(runId="r1"))
     listener.onQueryStarted(event("r1", name="alerts"))
-    assert queries.settled()
+    assert queries.all_reported()
     progress = {"id": "q", "runId": "r1", "name": "alerts", "batchId": 4, "numInputRows": 3}
     listener.onQueryProgress(SimpleNamespace(progress=SimpleNamespace(json=json.dumps(progress))))
     listener.onQueryIdle(event("r1"))
     streams.active.clear()
-    assert not queries.settled(), "its end was not reported yet"
+    assert not queries.all_reported(), "its end was not reported yet"
     listener.onQueryTerminated(event("r1", exception="secret", errorClassOnException="CLASS"))
-    assert queries.settled()
+    assert queries.all_reported()
     assert queries.runs() == ["r1"], "its last jobs may still be polled"
     assert [(each.type, each.data["state"]) for each in told] == [
         ("spark.query.started", "running"),

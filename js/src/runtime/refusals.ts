@@ -88,9 +88,9 @@ export function refuseMessage(
   }
   const ttl = given.ttl ?? fields.ttl;
   const id = given.id || fields.id || undefined;
-  const told: Readonly<Record<string, unknown>> = { type, ttl, id, meta };
+  const options: Readonly<Record<string, unknown>> = { type, ttl, id, meta };
   const wrong = isPublication.fields.find(
-    ({ name: field, test }) => told[field] !== undefined && !test(told[field]),
+    ({ name: field, test }) => options[field] !== undefined && !test(options[field]),
   );
   if (!wrong) checkPublication({ topic: name, data, ...(meta && { meta }) }, limit);
   const field = wrong?.name ?? 'message';

@@ -134,7 +134,7 @@ export class Reading {
       this._silence = silence;
     }
     if (!this.ended) this._giveUp(effects);
-    this._look();
+    this._setDue();
     return effects;
   }
 
@@ -147,7 +147,7 @@ export class Reading {
       effects.push({ kind: 'stalled', ms: at - heard }, { kind: 'heal' });
       this._silence *= 2;
     }
-    this._look();
+    this._setDue();
     return effects;
   }
 
@@ -168,7 +168,7 @@ export class Reading {
       if (this.stream === undefined && isNew && this._counts(message)) this.stream = key;
       if (key === this.stream && !this._take(message, effects, at)) this.ignored++;
     }
-    this._look();
+    this._setDue();
     return effects;
   }
 
@@ -177,7 +177,7 @@ export class Reading {
     return !sender || !this._sender || sender === this._sender;
   }
 
-  private _look(): void {
+  private _setDue(): void {
     const { _since = Infinity, _heard = Infinity } = this;
     const due = Math.min(_since + PATIENCE, _heard + this._silence);
     this.due = this.ended || due === Infinity ? undefined : due;

@@ -265,14 +265,14 @@ export class Writing {
     const snapshotAt = this._snapped + interval;
     const isOpened = this._opened;
     this._opened = true;
-    if (!isOpened && !this._snapshot) return this._say('stream.start', 'start', this._meta, at);
+    if (!isOpened && !this._snapshot) return this._publishFrame('stream.start', 'start', this._meta, at);
     const isDue = this._snapshot || this._since >= EVERY || at >= snapshotAt;
     if (!isOpened || (isDue && (pending.length || !end))) {
       this._snapshot = false;
       this._since = 0;
       this._snapped = at;
       const body = { upto: this._index, ...bodyOf(this._published), ...this._meta };
-      return this._say('token.snapshot', `s${++this.stats.snapshots}`, body, at);
+      return this._publishFrame('token.snapshot', `s${++this.stats.snapshots}`, body, at);
     }
     const tokenAt = this._lastToken + pause;
     if (pending.length && (at >= tokenAt || end)) {
@@ -288,14 +288,14 @@ export class Writing {
       this.stats.tokens++;
       const index = this._index++;
       const more = pending.length ? { pieces: pending as unknown as JsonObject[] } : {};
-      return this._say('token', String(index), { index, content, ...more }, at);
+      return this._publishFrame('token', String(index), { index, content, ...more }, at);
     }
     if (end) {
       const [kind, fields] = end;
       const type = kind === 'complete' ? 'message.complete' : 'stream.abort';
       const body = this._isBare ? {} : bodyOf(this._published);
       const data = { count: this._index, ...body, ...fields };
-      return this._say(type, 'end', data, at);
+      return this._publishFrame(type, 'end', data, at);
     }
     this.due = pending.length ? Math.min(tokenAt, snapshotAt) : snapshotAt;
     return [];
@@ -337,7 +337,7 @@ export class Writing {
     this.due = undefined;
   }
 
-  private _say(type: string, name: string, more: JsonObject, at: number): WriterEffect[] {
+  private _publishFrame(type: string, name: string, more: JsonObject, at: number): WriterEffect[] {
     const { stream, epoch, _writer: writer } = this;
     this._begun = at;
     this.due = undefined;

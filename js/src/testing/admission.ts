@@ -116,7 +116,7 @@ export class Admission {
     connection.timer?.cancel();
     const wait = this._next(connection) - clock.now();
     // Add a margin, so that rounding cannot fire the timer too early.
-    connection.timer = clock.callLater(Math.max(0, wait) + 0.01, () => this._look(connection));
+    connection.timer = clock.callLater(Math.max(0, wait) + 0.01, () => this._expire(connection));
   }
 
   private _next(connection: Connection): number {
@@ -131,7 +131,7 @@ export class Admission {
     return Math.min(notice, lastHeard + (isQuiet ? presenceTimeout : serverPingInterval));
   }
 
-  private _look(connection: Connection): void {
+  private _expire(connection: Connection): void {
     const { clock, settings } = this._core;
     const { deadline, identity, lastHeard, sink } = connection;
     const now = clock.now();

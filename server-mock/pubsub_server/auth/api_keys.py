@@ -125,7 +125,7 @@ class ApiKeys:
         """Read the file again if it has changed."""
         stamp = self._stamp()
         if stamp == self._seen:
-            self._settle()
+            self._report_withdrawn()
             return
         try:
             # A large file takes seconds.
@@ -141,7 +141,7 @@ class ApiKeys:
             found.update((at, entry) for at, entry in keys.items() if found.get(at) == entry)
         self._keys = found
 
-    def _settle(self) -> None:
+    def _report_withdrawn(self) -> None:
         # Wait until the file is stable: it may have been read while it was written.
         if not self._former:
             return

@@ -172,7 +172,7 @@ class Admission:
         connection.identity = identity
         core.presence.refresh(connection.client_id, identity)
         self._set_end(connection, identity)
-        core.delivery.settle()
+        core.delivery.close_run()
         for pattern in tuple(connection.patterns):
             if not self.may_hold(identity, pattern):
                 self._drop_pattern(connection, pattern)

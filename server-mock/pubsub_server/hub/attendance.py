@@ -219,7 +219,7 @@ class Attendance:
     ) -> None:
         core = self._core
         core.stats.presence_changes += 1
-        core.delivery.settle()
+        core.delivery.close_run()
         hearing = core.router.hearing(topic)
         hooks = core.webhooks
         hooked = hooks is not None and hooks.wants(change, topic)

@@ -97,7 +97,7 @@ class Delivery:
             but: A connection of the route to skip.
         """
         if route is not self._route or but is not self._but:
-            self.settle()
+            self.close_run()
             self._route = route
             self._but = but
         for group in route.groups.values():
@@ -105,13 +105,13 @@ class Delivery:
             group.pieces.append(data)
             self._run_bytes += len(data)
         if self._run_bytes > RUN_BYTES:
-            self.settle()
+            self.close_run()
         if not self._oldest:
             self._oldest = entry.timestamp
         if not self._scheduled:
             self._schedule()
 
-    def settle(self) -> None:
+    def close_run(self) -> None:
         """Close the run: queue its bytes for the connections.
 
         Call it before a subscription changes, because the change invalidates the route of the run.

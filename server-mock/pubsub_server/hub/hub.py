@@ -262,7 +262,7 @@ class Hub:
     def mute(self, connection: Connection) -> None:
         """See `service.Service`."""
         core = self.core
-        core.delivery.settle()
+        core.delivery.close_run()
         core.delivery.forget(connection)
         core.floors.forget(connection)
         patterns, connection.patterns = connection.patterns, ()
@@ -276,7 +276,7 @@ class Hub:
 
     def _discard(self, connection: Connection, patterns: Iterable[str]) -> None:
         core = self.core
-        core.delivery.settle()
+        core.delivery.close_run()
         for pattern in patterns:
             core.router.discard(connection, pattern)
 
@@ -326,7 +326,7 @@ class Hub:
         kind = "auth.error" if about_auth else "error"
         if error.code == "slow_consumer":
             core.stats.slow_consumers += 1
-        core.delivery.settle()
+        core.delivery.close_run()
         core.send(connection, error_frame(error, ref, type=kind))
         core.delivery.finish(connection)
         sink = connection.sink
@@ -411,7 +411,7 @@ class Hub:
 
     def send(self, connection: Connection, data: bytes) -> None:
         """See `service.Service`."""
-        self.core.delivery.settle()
+        self.core.delivery.close_run()
         self.core.delivery.send(connection, data)
 
     async def turn(self, size: int) -> None:

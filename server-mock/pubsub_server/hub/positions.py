@@ -91,7 +91,7 @@ class Positions:
         def allowed(topic: str) -> bool:
             return self._core.policy.may_subscribe(identity, topic)
 
-        found = await self._look(wanted, allowed)
+        found = await self._read(wanted, allowed)
         if not wanted.wait or self._ended or _moved(found, wanted.after):
             return found
         held = self._hold(identity, wanted, allowed)
@@ -101,7 +101,7 @@ class Positions:
                 async with asyncio.timeout(wanted.wait / 1000):
                     while not (self._ended or gone.done()):
                         held.woken.clear()
-                        found = await self._look(wanted, allowed, wanted.topics)
+                        found = await self._read(wanted, allowed, wanted.topics)
                         if _moved(found, wanted.after):
                             break
                         await held.woken.wait()
@@ -148,7 +148,7 @@ class Positions:
                 detail = "the access rules do not allow reading this topic or pattern"
                 raise ServiceError("forbidden", detail, topic=name, field="topics")
 
-    async def _look(
+    async def _read(
         self,
         wanted: PositionsRequest,
         allowed: Callable[[str], bool],

@@ -194,7 +194,7 @@ class SharedAttendance(Attendance):
         topic = change.topic
         if topic in self._reading:
             self._reading[topic] = change.at
-        core.delivery.settle()
+        core.delivery.close_run()
         hearing = core.router.hearing(topic)
         core.turns.spend(len(hearing))
         if hearing:
@@ -272,7 +272,7 @@ class SharedAttendance(Attendance):
         joins = [done for topic in joined if (done := self._enter(connection, topic)) is not None]
         names = [topic for topic in shown if not is_wildcard(topic)]
         try:
-            await self._roster.settle(joins, shown)
+            await self._roster.wait_joined(joins, shown)
             if not shown:
                 return self._held(connection, {}, 0)
             names = await self._names(connection, shown)
@@ -386,7 +386,7 @@ class SharedAttendance(Attendance):
 
     def _show_some(self, topics: Mapping[str, bool], present: Present) -> None:
         core = self._core
-        core.delivery.settle()
+        core.delivery.close_run()
         for topic, everyone in topics.items():
             if self._reading[topic] >= present.at:
                 # This change is outdated: a later one has been sent.

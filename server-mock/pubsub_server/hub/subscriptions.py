@@ -149,7 +149,7 @@ class Subscriptions:
         if core.delivery.discards(connection):
             # Its client has closed while the request waited for its turn.
             return None
-        core.delivery.settle()
+        core.delivery.close_run()
         fresh = [each for each in request.topics if each not in connection.patterns]
         granted: list[str] = []
         denied = list(request.invalid)
@@ -200,7 +200,7 @@ class Subscriptions:
             core.refuse(connection, not_yet(), request.ref)
             return
         ended = [each for each in request.topics if each in connection.patterns]
-        core.delivery.settle()
+        core.delivery.close_run()
         for pattern in ended:
             self.drop(connection, pattern)
         if request.ref is not None:
@@ -281,7 +281,7 @@ class Subscriptions:
         except BaseException:
             core.floors.fail(connection)
             if connection.encoder.resubscribes:
-                core.delivery.settle()
+                core.delivery.close_run()
                 for pattern in fresh:
                     if pattern in connection.patterns:
                         self._discard(connection, pattern)

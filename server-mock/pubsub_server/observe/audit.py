@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 BATCH: Final = 1_000
 """Maximum records of one write."""
-TELL_EVERY: Final = 60.0
+LOG_EVERY: Final = 60.0
 """Seconds between two log lines about a failure to write."""
 
 _LOG: Final = logging.getLogger("pubsub_server.observe.audit")
@@ -224,7 +224,7 @@ class FileSink:
 
     def _failed(self, error: OSError) -> None:
         now = time.monotonic()
-        if self._failing_since is None or now - self._failing_since >= TELL_EVERY:
+        if self._failing_since is None or now - self._failing_since >= LOG_EVERY:
             self._failing_since = now
             _LOG.error(
                 "cannot write audit_file %s, records are lost: %s",

@@ -16,9 +16,9 @@ from typing import Final
 if sys.platform != "win32":
     import resource
 
-LOOK_EVERY: Final = 1.0
+CHECK_EVERY: Final = 1.0
 """Seconds between two checks."""
-SAY_EVERY: Final = 60.0
+LOG_EVERY: Final = 60.0
 """Seconds between two log lines about the same problem."""
 
 _LOG: Final = logging.getLogger("pubsub_server")
@@ -49,25 +49,25 @@ class Descriptors:
     """Warns when no file descriptor is left. Runs from `start` to `stop`.
 
     Args:
-        look_every: Seconds between two checks.
+        check_every: Seconds between two checks.
     """
 
-    def __init__(self, look_every: float = LOOK_EVERY) -> None:
-        self._look_every = look_every
+    def __init__(self, check_every: float = CHECK_EVERY) -> None:
+        self._check_every = check_every
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
         """Start the checks."""
-        self._timer = self._loop.call_later(self._look_every, self._look)
+        self._timer = self._loop.call_later(self._check_every, self._check)
 
     def stop(self) -> None:
         """Stop the checks."""
         if self._timer is not None:
             self._timer.cancel()
 
-    def _look(self) -> None:
-        pause = self._look_every
+    def _check(self) -> None:
+        pause = self._check_every
         try:
             taken = os.open(os.devnull, os.O_RDONLY)
         except OSError as error:
@@ -77,10 +77,10 @@ class Descriptors:
                     " LimitNOFILE of the unit or `ulimit -n`",
                     _limit(),
                 )
-                pause = SAY_EVERY
+                pause = LOG_EVERY
         else:
             os.close(taken)
-        self._timer = self._loop.call_later(pause, self._look)
+        self._timer = self._loop.call_later(pause, self._check)
 
 
 def _limit() -> str:

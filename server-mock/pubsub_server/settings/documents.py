@@ -96,13 +96,13 @@ def _explain(error: yaml.YAMLError, text: str) -> str:
     if not isinstance(error, yaml.MarkedYAMLError) or mark is None:
         return " ".join(str(error).replace('in "<unicode string>", ', "").split())
     where = f"line {mark.line + 1}, column {mark.column + 1}: "
-    said = ": ".join(part for part in (error.context, error.problem) if part)
+    problem = ": ".join(part for part in (error.context, error.problem) if part)
     lines = text.split("\n")
     if mark.line < len(lines) and lines[mark.line][mark.column : mark.column + 1] == "\t":
         return where + "there is a tab; indent with spaces"
-    if "cannot start any token" in said or "scanning an alias" in said:
+    if "cannot start any token" in problem or "scanning an alias" in problem:
         return where + "the value begins with a special character; put it in quotes"
-    return where + said
+    return where + problem
 
 
 def compose(text: str) -> yaml.Node | None:

@@ -122,7 +122,7 @@ class Roster(Protocol):
         """
         ...
 
-    async def settle(self, joins: Sequence[Future[None]], patterns: Sequence[str]) -> None:
+    async def wait_joined(self, joins: Sequence[Future[None]], patterns: Sequence[str]) -> None:
         """Wait until these joins are recorded and what concerns these patterns is heard.
 
         Raises:

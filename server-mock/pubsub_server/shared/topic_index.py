@@ -46,7 +46,7 @@ class TopicIndex:
             return
         self._topics[topic] = None
         for survey in self._surveys:
-            survey.look(topic)
+            survey.add_if_matching(topic)
         if self._views:
             for pattern in self._watch.match(topic):
                 self._views[pattern][topic] = None
@@ -176,9 +176,9 @@ class Survey:
             await turn(PIECE * TOPIC_UNITS)
             for topic in names[start : start + PIECE]:
                 if topic in self._index:
-                    self.look(topic)
+                    self.add_if_matching(topic)
 
-    def look(self, topic: str) -> None:
+    def add_if_matching(self, topic: str) -> None:
         """Add a topic if it matches."""
         if self._trie.match(topic) and self._allowed(topic):
             self.found[topic] = None

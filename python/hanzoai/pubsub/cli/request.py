@@ -109,10 +109,10 @@ class _Asker:
                 if not line.strip():
                     continue
                 while waiting and (len(waiting) >= IN_FLIGHT or waiting[0][1].done()):
-                    await self._settle(*waiting.popleft())
+                    await self._print_result(*waiting.popleft())
                 waiting.append((line_number, asyncio.create_task(self._request_line(ps, line))))
             while waiting:
-                await self._settle(*waiting.popleft())
+                await self._print_result(*waiting.popleft())
         finally:
             for _, task in waiting:
                 task.cancel()
@@ -131,7 +131,7 @@ class _Asker:
             ) from None
         return await self._request(ps, data)
 
-    async def _settle(self, line: int, task: asyncio.Task[Message]) -> None:
+    async def _print_result(self, line: int, task: asyncio.Task[Message]) -> None:
         try:
             await self._print(await task)
         except PubSubError as error:

@@ -166,7 +166,7 @@ class HubClient(LinkClient):
             while data := await link.read():
                 decoder.feed(data)
                 while replies := decoder.take():
-                    _settle(waiting, replies)
+                    _resolve(waiting, replies)
         except FrameError as fault:
             message = f"{self.target} does not use the hub protocol: {fault}"
             error = ProtocolError(message, remedy=CHECK_URL)
@@ -345,7 +345,7 @@ def _topics(topics: object) -> tuple[bytes, ...]:
     return names
 
 
-def _settle(waiting: deque[asyncio.Future[int]], replies: Iterable[Reply]) -> None:
+def _resolve(waiting: deque[asyncio.Future[int]], replies: Iterable[Reply]) -> None:
     for reply in replies:
         if not isinstance(reply, Published) or not waiting:
             raise FrameError("bad_opcode", "an answer without a request")

@@ -29,9 +29,9 @@ logger = logging.getLogger("hanzoai.pubsub.spark")
 
 CLOSING: Final = 5.0
 """Maximum seconds that the end of the block waits for the last messages."""
-_SETTLING: Final = 1.5
+_REPORT_WAIT: Final = 1.5
 """Seconds for Spark to report how the last job or query ended."""
-_SETTLING_STEP: Final = 0.05
+_REPORT_STEP: Final = 0.05
 
 
 class PubSubProgress:
@@ -151,9 +151,9 @@ class PubSubProgress:
         # A job may end before the first interval: report its start anyway.
         self._outlet.turn(self._abandoned)
         while not self._ended.wait(self._interval):
-            self._look()
+            self._report_changes()
             self._outlet.turn(self._abandoned)
-        self._settle()
+        self._wait_for_reports()
         for watcher in (self._jobs, self._queries):
             if watcher is not None:
                 with _harmless(None):
@@ -163,20 +163,20 @@ class PubSubProgress:
         self._outlet.put(Report("run", "spark.run.ended", end, last=True))
         self._outlet.finish(self._abandoned)
 
-    def _look(self) -> None:
+    def _report_changes(self) -> None:
         if self._jobs is not None:
             with _harmless(None):
-                self._jobs.look()
+                self._jobs.report_changes()
 
-    def _settle(self) -> None:
+    def _wait_for_reports(self) -> None:
         """Wait for Spark, which reports an end with a short delay."""
-        until = time.monotonic() + _SETTLING
+        until = time.monotonic() + _REPORT_WAIT
         while True:
-            self._look()
-            settled = True
+            self._report_changes()
+            reported = True
             with _harmless(None):
-                settled = all(each.settled() for each in (self._jobs, self._queries) if each)
-            if settled or time.monotonic() > until or self._abandoned.wait(_SETTLING_STEP):
+                reported = all(each.all_reported() for each in (self._jobs, self._queries) if each)
+            if reported or time.monotonic() > until or self._abandoned.wait(_REPORT_STEP):
                 return
 
 

@@ -140,7 +140,7 @@ class Sender:
                 delay = attempts.unreachable(error)
             else:
                 if status == 200:
-                    again, wait = self._settle(messages, places, body, sent, taken)
+                    again, wait = self._process_results(messages, places, body, sent, taken)
                     attempts.accepted()
                     failures = 0 if len(again) < len(places) else attempts.failures + 1
                     attempts.failures = failures
@@ -178,7 +178,7 @@ class Sender:
         response = self._connection.ask("POST", _PATH, token, content=content)
         return response.status_code, response.headers, response.content
 
-    def _settle(
+    def _process_results(
         self,
         messages: Sequence[Message],
         places: list[int],

@@ -88,7 +88,7 @@ def _columns() -> str:
     return f"struct<{columns}>"
 
 
-def _settle(fetcher: Fetcher, config: SourceConfig, losses: Sequence[Loss]) -> None:
+def _report_losses(fetcher: Fetcher, config: SourceConfig, losses: Sequence[Loss]) -> None:
     """Raise an error for lost rows, or log them."""
     for loss in losses:
         reported = loss
@@ -134,7 +134,7 @@ class BatchSource(datasource.DataSourceReader):
             for topic in end
             if (loss := missing(topic, begin[topic], standings[topic])) is not None
         ]
-        _settle(fetcher, config, losses)
+        _report_losses(fetcher, config, losses)
         for loss in losses:
             begin[loss.topic] = loss.last
         found = ranges(Offset(begin), Offset(end))
@@ -161,7 +161,7 @@ class StreamSource(datasource.DataSourceStreamReader, _AVAILABLE_NOW):  # type: 
         except PubSubError as error:
             self._made = error
         self._seen: dict[str, Standing] | None = None
-        self._asked_at = 0.0
+        self._fetched_at = 0.0
         self._gone: dict[str, float] = {}
         self._target: dict[str, int] | None = None
         self._turn = ""
@@ -195,7 +195,7 @@ class StreamSource(datasource.DataSourceStreamReader, _AVAILABLE_NOW):  # type: 
     @brief()
     def prepareForTriggerAvailableNow(self) -> None:
         """See `SupportsTriggerAvailableNow`."""
-        self._look(0.0)
+        self._fetch_positions(0.0)
         self._target = {topic: each.last for topic, each in (self._seen or {}).items()}
 
     @brief()
@@ -206,13 +206,13 @@ class StreamSource(datasource.DataSourceStreamReader, _AVAILABLE_NOW):  # type: 
         if start is None and self._end is None:
             # The end of the previous batch is unknown. It is not the initial offset, which Spark
             # before 4.2 requests after this one, or for a batch that it repeats.
-            self._look(0.0)
+            self._fetch_positions(0.0)
             self._end = self._newest()
             return self._end.as_json()
         begin = read_offset(start) if start is not None else (self._end or Offset())
         most = getattr(limit, "max_rows", None)
         if self._seen is None:
-            self._look(0.0)
+            self._fetch_positions(0.0)
         end = self._advance(begin, most)
         if self._target is None:
             end = self._newer(begin, end, most)
@@ -242,11 +242,11 @@ class StreamSource(datasource.DataSourceStreamReader, _AVAILABLE_NOW):  # type: 
         poll = self._config.poll
         now = time.monotonic()
         if end is not begin:
-            if now - self._asked_at <= poll:
+            if now - self._fetched_at <= poll:
                 return end
-            self._look(0.0)
+            self._fetch_positions(0.0)
             return self._advance(begin, most)
-        self._look(poll)
+        self._fetch_positions(poll)
         end = self._advance(begin, most)
         left = now + poll - time.monotonic()
         if end is begin and left > 0:
@@ -254,7 +254,7 @@ class StreamSource(datasource.DataSourceStreamReader, _AVAILABLE_NOW):  # type: 
             time.sleep(left)
         return end
 
-    def _look(self, wait: float) -> None:
+    def _fetch_positions(self, wait: float) -> None:
         """Request the positions of the topics; waits up to the given seconds for news."""
         config = self._config
         known = None if self._seen is None else {t: each.last for t, each in self._seen.items()}
@@ -263,7 +263,7 @@ class StreamSource(datasource.DataSourceStreamReader, _AVAILABLE_NOW):  # type: 
             self._seen = fetcher.positions(config.topics, after=known, wait=wait)
         else:
             self._seen = fetcher.positions(config.topics)
-        self._asked_at = time.monotonic()
+        self._fetched_at = time.monotonic()
 
     def _advance(self, start: Offset, most: int | None) -> Offset:
         assert self._seen is not None
@@ -276,7 +276,7 @@ class StreamSource(datasource.DataSourceStreamReader, _AVAILABLE_NOW):  # type: 
             turn=self._turn,
         )
         if found.losses:
-            _settle(fetcher_of(self._config.server), self._config, found.losses)
+            _report_losses(fetcher_of(self._config.server), self._config, found.losses)
         self._turn = found.turn
         return found.end
 

@@ -54,7 +54,7 @@ class Queries:
         """Stop listening."""
         self._spark.streams.removeListener(self._listener)
 
-    def settled(self) -> bool:
+    def all_reported(self) -> bool:
         """Whether the end of each ended query was reported."""
         active = {str(query.runId) for query in self._spark.streams.active}
         with self._lock:
@@ -149,16 +149,16 @@ class Jobs:
     def stop(self) -> None:
         """See `Operations.stop`."""
 
-    def settled(self) -> bool:
+    def all_reported(self) -> bool:
         """Whether no job is running."""
         return not self._running
 
-    def look(self) -> None:
+    def report_changes(self) -> None:
         """Report changes."""
         for id in self._begun():
             self._running[id] = _Job(id)
         for job in list(self._running.values()):
-            self._look_at(job)
+            self._report_job(job)
 
     def _begun(self) -> list[int]:
         """Return new jobs: their numbers are consecutive."""
@@ -191,7 +191,7 @@ class Jobs:
             ids.update(int(part) for part in text.strip("[]").split(",") if part.strip())
         return ids
 
-    def _look_at(self, job: _Job) -> None:
+    def _report_job(self, job: _Job) -> None:
         info = self._tracker.getJobInfo(job.id)
         if info is None:
             # Spark removes the oldest jobs, so it must have ended.
@@ -240,11 +240,11 @@ class Operations:
         """Stop listening."""
         self._spark.removeProgressHandler(self._on_progress)
 
-    def settled(self) -> bool:
+    def all_reported(self) -> bool:
         """Whether no operation is running."""
         return not self._known
 
-    def look(self) -> None:
+    def report_changes(self) -> None:
         """Do nothing: operations report themselves."""
 
     def _on_progress(

@@ -261,7 +261,7 @@ class StreamReader:
                 self._emit(effect)
         if core.ended and self._pump is not None and self._pump is not asyncio.current_task():
             self._pump.cancel()
-        self._wind()
+        self._set_timer()
         self._wake()
 
     def _emit(self, effect: ReaderEffect) -> None:
@@ -305,7 +305,7 @@ class StreamReader:
             self._timer = None
         self._wake()
 
-    def _wind(self) -> None:
+    def _set_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -184,7 +184,7 @@ class Reading:
             self._heard, self._silence = heard, silence
         if self._held and not self.ended:
             self._give_up(effects)
-        self._look()
+        self._set_due()
         return effects
 
     def tick(self, at: int) -> list[ReaderEffect]:
@@ -196,7 +196,7 @@ class Reading:
             effects.append({"kind": "stalled", "ms": at - self._heard})
             effects.append({"kind": "heal"})
             self._silence *= 2
-        self._look()
+        self._set_due()
         return effects
 
     # ---------------------------------------------------------------- inside
@@ -217,7 +217,7 @@ class Reading:
                 self.stream = key
             if key == self.stream and not self._take(message, effects, at):
                 self.ignored += 1
-        self._look()
+        self._set_due()
         return effects
 
     def _counts(self, message: Incoming) -> bool:
@@ -225,7 +225,7 @@ class Reading:
         sender = message["sender"]
         return not sender or not self._sender or sender == self._sender
 
-    def _look(self) -> None:
+    def _set_due(self) -> None:
         times = [
             None if self._since is None else self._since + PATIENCE,
             None if self._heard is None else self._heard + self._silence,

@@ -525,7 +525,7 @@ class StreamWriter:
                     self._id,
                     effect["ms"] / 1000,
                 )
-        self._wind()
+        self._set_timer()
         if self._error is not None and self._reading is not None:
             # Once: a second cancellation would interrupt how the source closes.
             self._reading.cancel()
@@ -534,7 +534,7 @@ class StreamWriter:
             if not waiter.done():
                 waiter.set_result(None)
 
-    def _wind(self) -> None:
+    def _set_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -359,7 +359,7 @@ class Writing:
         if not self._opened and not self._snapshot:
             self._opened = True
             start = {"meta": self._meta} if self._meta is not None else {}
-            return self._say("stream.start", "start", TTL, start, at)
+            return self._publish_frame("stream.start", "start", TTL, start, at)
         if not self._opened:
             self._opened = True
             return self._say_snapshot(at)
@@ -371,7 +371,7 @@ class Writing:
             type = "message.complete" if kind == "complete" else "stream.abort"
             body = {} if self._bare else body_of(self._sent_parts)
             data = {"count": self._index, **body, **fields}
-            return self._say(type, "end", TTL_END, data, at)
+            return self._publish_frame(type, "end", TTL_END, data, at)
         self.due = min(token_at, snapshot_at) if self._pending else snapshot_at
         return []
 
@@ -383,7 +383,7 @@ class Writing:
             grow(self._sent_parts, piece)
         content, rest = (pieces[0], pieces[1:]) if isinstance(pieces[0], str) else ("", pieces)
         data = {"index": self._index, "content": content, **({"pieces": rest} if rest else {})}
-        effects = self._say("token", str(self._index), TTL, data, at)
+        effects = self._publish_frame("token", str(self._index), TTL, data, at)
         self._index += 1
         self._since += 1
         self._last_token = at
@@ -399,9 +399,9 @@ class Writing:
         data = {"upto": self._index, **body_of(self._sent_parts)}
         if self._meta is not None:
             data["meta"] = self._meta
-        return self._say("token.snapshot", f"s{self._snapshots}", TTL, data, at)
+        return self._publish_frame("token.snapshot", f"s{self._snapshots}", TTL, data, at)
 
-    def _say(
+    def _publish_frame(
         self, type: str, name: str, ttl: int, data: Mapping[str, Any], at: int
     ) -> list[WriterEffect]:
         frame: Publish = {

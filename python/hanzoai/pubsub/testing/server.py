@@ -22,7 +22,7 @@ from hanzoai.pubsub.generated.wire import ServerFrame
 from hanzoai.pubsub.settings.checks import check_choice, check_whole
 from hanzoai.pubsub.testing.clock import VirtualClock
 from hanzoai.pubsub.testing.link import Link
-from hanzoai.pubsub.testing.standstill import Standstill, tell_stderr
+from hanzoai.pubsub.testing.standstill import Standstill, report_to_stderr
 from hanzoai.pubsub.transports import TransportFailed, memory
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ class MemoryServer(Generic[C]):
         self._refused: TransportName | None = None
         self._frozen = False
         self._losing: dict[str, int] = {}
-        self.tell: Callable[[str], None] = tell_stderr
+        self.tell: Callable[[str], None] = report_to_stderr
         self._standstill: Standstill | None = None
 
     # ------------------------------------------------------------ start and stop

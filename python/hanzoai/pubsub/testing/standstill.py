@@ -49,7 +49,7 @@ class Standstill:
 
     def start(self) -> None:
         """Start to watch."""
-        self._timer = self._call_later(self._patience, self._look)
+        self._timer = self._call_later(self._patience, self._check)
 
     def stop(self) -> None:
         """Stop watching."""
@@ -57,7 +57,7 @@ class Standstill:
             self._timer.cancel()
             self._timer = None
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         seen = (self._clock.begun, self._clock.now())
         pending = self._clock.pending
         if seen != self._seen:
@@ -73,10 +73,10 @@ class Standstill:
         self.start()
 
 
-def tell_stderr(sentence: str) -> None:
+def report_to_stderr(sentence: str) -> None:
     """Write the report to standard error."""
     sys.stderr.write(f"hanzoai.pubsub.testing: {sentence}\n")
     sys.stderr.flush()
 
 
-__all__ = ["PATIENCE", "Standstill", "tell_stderr"]
+__all__ = ["PATIENCE", "Standstill", "report_to_stderr"]

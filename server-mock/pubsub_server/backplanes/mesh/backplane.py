@@ -129,7 +129,7 @@ class MeshBackplane:
         found = self._memory.replay(
             topics, patterns, since=since, after=after, newest=newest, allowed=allowed
         )
-        settled = self.mesh.settle()
+        settled = self.mesh.announce()
         return found if settled is None else _after(settled, found)
 
     def instruments(self) -> Sequence[Instrument]:

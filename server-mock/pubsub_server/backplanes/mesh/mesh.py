@@ -214,7 +214,7 @@ class Mesh:
         self.wanted.leave(name, self._loop.time())
         self._announce_soon()
 
-    def settle(self) -> Awaitable[None] | None:
+    def announce(self) -> Awaitable[None] | None:
         """Send pending subscriptions to all peers at once.
 
         Returns:

@@ -349,7 +349,7 @@ class RedisBackplane:
         if track is None:
             return
         if track.last is None and not (last and self._catching_up.opened(topic, now)):
-            self._deliveries.settle(track, last or None)
+            self._deliveries.release(track, last or None)
         else:
             track.replay(last or 0)
 

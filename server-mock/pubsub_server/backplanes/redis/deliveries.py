@@ -36,7 +36,7 @@ READ_AGAIN_AT_MOST: Final = 1.0
 SWEEP_EVERY: Final = 5.0
 """Seconds."""
 SWEEP_MARGIN_MS: Final = 2_000
-TELL_EVERY: Final = 10.0
+LOG_EVERY: Final = 10.0
 """Seconds between two log lines about payloads that cannot be read: others may send them, too."""
 
 
@@ -73,7 +73,7 @@ class Deliveries:
         self._unproven: dict[str, Track] = {}
         # Failures since the last log line, and when to log the next one.
         self._failed = 0
-        self._tell_again = 0.0
+        self._log_again_at = 0.0
         self.healed = 0
 
     def start(
@@ -99,8 +99,8 @@ class Deliveries:
             # Other topics use the same connection, so an error must not end it.
             self._failed += 1
             now = asyncio.get_running_loop().time()
-            if now >= self._tell_again:
-                self._tell_again = now + TELL_EVERY
+            if now >= self._log_again_at:
+                self._log_again_at = now + LOG_EVERY
                 logger.exception("cannot deliver messages from Redis: %d", self._failed)
                 self._failed = 0
 
@@ -150,7 +150,7 @@ class Deliveries:
             return
         if lacks:
             self._lack(topic)
-        self.settle(track, None if log is None else log.last, () if log is None else log.entries)
+        self.release(track, None if log is None else log.last, () if log is None else log.entries)
 
     def doubt(self, topic: str) -> Track:
         """Hold the messages of a topic until `discover`: patterns may miss earlier messages."""
@@ -159,9 +159,9 @@ class Deliveries:
             track = self._unproven[topic] = self._tracks.hold(topic)
         return track
 
-    def settle(self, track: Track, last: int | None, found: Sequence[Entry] = ()) -> None:
-        """Deliver the messages that waited while a topic was opening; see `Tracks.settle`."""
-        ready, again = self._tracks.settle(track, last, found)
+    def release(self, track: Track, last: int | None, found: Sequence[Entry] = ()) -> None:
+        """Deliver the messages that waited while a topic was opening; see `Tracks.release`."""
+        ready, again = self._tracks.release(track, last, found)
         self._deliver_all(ready)
         if again:
             self.heal(track)
@@ -194,7 +194,7 @@ class Deliveries:
                 known = {entry.seq or 0 for entry in (*found, *(track.held or []))}
                 if sum(first <= seq <= log.last for seq in known) <= log.last - first:
                     self._lack(track.topic)
-            ready, _ = self._tracks.settle(track, None if log is None else log.last, found)
+            ready, _ = self._tracks.release(track, None if log is None else log.last, found)
             self._deliver_all(ready)
 
     def _deliver_all(self, ready: Iterable[Entry]) -> None:

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 CHANNELS_A_COMMAND: Final = 1_000
-LOOK_EVERY: Final = 1.0
+CHECK_EVERY: Final = 1.0
 """Seconds between two checks of which server has each shard."""
-TELL_EVERY: Final = 60.0
+LOG_EVERY: Final = 60.0
 """Seconds between two log lines about Redis refusing a subscription."""
 TELL_LOSS_EVERY: Final = 10.0
 """Seconds between two log lines about a lost connection. After a failover, Redis may be a replica,
@@ -85,7 +85,7 @@ class Probe:
         self._answered = False
         self._missed = 0
         # Unanswered probes of the current connection.
-        self._lacking = 0
+        self._unanswered = 0
         self._patience = LOST_AFTER
         self._lost = asyncio.Event()
 
@@ -94,7 +94,7 @@ class Probe:
         while True:
             self.send()
             await asyncio.sleep(self.every)
-            self._look()
+            self._check()
 
     def send(self) -> None:
         """Publish to the node itself, unless a probe is in progress."""
@@ -104,7 +104,7 @@ class Probe:
     def heard(self) -> None:
         """The node has received its own probe."""
         self._answered = True
-        self._missed = self._lacking = 0
+        self._missed = self._unanswered = 0
         self._patience = LOST_AFTER
         if not self.hears:
             self.hears = True
@@ -112,7 +112,7 @@ class Probe:
 
     def connect(self) -> None:
         """A new connection is being dialed."""
-        self._lacking = 0
+        self._unanswered = 0
         self._lost.clear()
 
     async def watch(self) -> None:
@@ -126,13 +126,13 @@ class Probe:
         self._patience = min(LOST_AFTER_AT_MOST, self._patience * 2)
         raise LINK_ERRORS[1](f"nothing was received for {silent:g} s")
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         answered, self._answered = self._answered, False
         if answered:
             return
         self._missed += 1
-        self._lacking += 1
-        if self._lacking >= self._patience:
+        self._unanswered += 1
+        if self._unanswered >= self._patience:
             self._lost.set()
         if self.hears and self._missed >= PROBES:
             self.hears = False
@@ -204,7 +204,7 @@ class Feed:
         # Whether a loss has not been logged yet, and whether the end of a logged one has not.
         self._untold_loss = self._told_loss = False
         self._tell_loss_again = 0.0
-        self._tell_again = 0.0
+        self._log_again_at = 0.0
         self._started = False
         self._tasks = Tasks(self._loop, logger, "feed")
         self._probe = Probe(timeout, self._send_to_itself, self._tasks, changed)
@@ -288,8 +288,8 @@ class Feed:
                     backoff.reset()
                 if self._untold_loss:
                     self._tell_loss(error)
-                elif isinstance(error, RefusedError) and self._loop.time() >= self._tell_again:
-                    self._tell_again = self._loop.time() + TELL_EVERY
+                elif isinstance(error, RefusedError) and self._loop.time() >= self._log_again_at:
+                    self._log_again_at = self._loop.time() + LOG_EVERY
                     logger.error("cannot receive messages from Redis: %s", cause(error))  # noqa: TRY400
             except RedisError:
                 logger.exception("the feed from Redis failed")
@@ -353,7 +353,7 @@ class Feed:
             if not self._link.still(self._own, server):
                 raise LINK_ERRORS[0]("another server has this shard now")
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_EVERY):
+                async with asyncio.timeout(CHECK_EVERY):
                     await self._changed.wait()
             if self._changed.is_set():
                 self._changed.clear()
@@ -494,7 +494,7 @@ class Feeds:
                 take,
                 partial(restored, lane),
                 timeout,
-                self._look,
+                self._report_change,
                 partial(begun, lane),
             )
             for lane in lanes
@@ -562,7 +562,7 @@ class Feeds:
                 waiting += self._of(pattern).ready(self._channel(pattern))
         return waiting
 
-    def _look(self) -> None:
+    def _report_change(self) -> None:
         hears = self.hears
         if hears != self._heard:
             self._heard = hears

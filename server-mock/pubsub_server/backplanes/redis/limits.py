@@ -170,13 +170,13 @@ class SharedConnectionLimiter(ConnectionLimiter):
         except BaseException:
             for claim in claims:
                 self._changed.update(dict.fromkeys(claim.counters))
-                _settle(claim, None)
+                _resolve(claim, None)
             self._changed.update(dict.fromkeys(changed))
             raise
         answers = iter(totals)
         for claim in claims:
             refused = [name for name in claim.counters if next(answers) < 0]
-            _settle(claim, refused[0] if refused else None)
+            _resolve(claim, refused[0] if refused else None)
         if not self._changed:
             for done in self._renewed:
                 done.set_result(None)
@@ -255,6 +255,6 @@ class SharedRateLimiter(RateLimiter):
         return int(granted), int(wait)
 
 
-def _settle(claim: _Claim, refused: str | None) -> None:
+def _resolve(claim: _Claim, refused: str | None) -> None:
     if not claim.done.done():
         claim.done.set_result(refused)

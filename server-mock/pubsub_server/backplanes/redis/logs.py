@@ -211,12 +211,12 @@ class Names:
             view = self._views[wanted] = _View(self._loop.time())
         self._views.move_to_end(wanted)
         async with view.lock:
-            await self._look(view, patterns)
+            await self._refresh(view, patterns)
         names = list(view.names)
         self._shrink()
         return names
 
-    async def _look(self, view: _View, patterns: Sequence[str]) -> None:
+    async def _refresh(self, view: _View, patterns: Sequence[str]) -> None:
         trie: TopicTrie[None] = TopicTrie()
         for pattern in patterns:
             trie.insert(pattern, None)

@@ -338,7 +338,9 @@ class RedisRoster:
                 self._written.clear()
                 await self._written.wait()
 
-    async def settle(self, joins: Sequence[asyncio.Future[None]], patterns: Sequence[str]) -> None:
+    async def wait_joined(
+        self, joins: Sequence[asyncio.Future[None]], patterns: Sequence[str]
+    ) -> None:
         """See `hub.roster.Roster`."""
         waiting = (*joins, *self._feed.ready(patterns))
         if waiting:

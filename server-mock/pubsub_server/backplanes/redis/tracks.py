@@ -174,7 +174,7 @@ class Tracks:
             self._others.move_to_end(topic)
         return True, None
 
-    def settle(
+    def release(
         self, track: Track, last: int | None, found: Iterable[Entry] = ()
     ) -> tuple[list[Entry], bool]:
         """The log was read: the messages to deliver now, and whether a gap remains.

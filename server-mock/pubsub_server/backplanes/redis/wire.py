@@ -158,7 +158,7 @@ class Wire:
     def _expect(self, done: Done | None) -> None:
         self._pending.append((done, self._loop.time() + ANSWER_WITHIN))
         if self._timer is None:
-            self._timer = self._loop.call_later(ANSWER_WITHIN, self._look)
+            self._timer = self._loop.call_later(ANSWER_WITHIN, self._check_oldest)
 
     async def execute_command(self, *words: Word) -> Any:
         """Dial if necessary, send a command and wait for its answer.
@@ -296,7 +296,7 @@ class Wire:
         if self._over:
             raise unused()
 
-    def _look(self) -> None:
+    def _check_oldest(self) -> None:
         """Whether the oldest call has waited too long."""
         self._timer = None
         if not self._pending:
@@ -305,4 +305,4 @@ class Wire:
         if due <= self._loop.time():
             self.close(RedisConnectionError(f"no answer within {ANSWER_WITHIN:g} s"))
         else:
-            self._timer = self._loop.call_at(due, self._look)
+            self._timer = self._loop.call_at(due, self._check_oldest)

@@ -75,7 +75,7 @@ UNPERFORMED: Final = (
     MasterDownError,
 )
 """Errors of a server that has not performed any part of a call."""
-TELL_EVERY: Final = 60.0
+LOG_EVERY: Final = 60.0
 """Seconds between two log lines about refused publishes."""
 
 
@@ -87,7 +87,7 @@ class _Group(msgspec.Struct):
     deadline: float
     done: Done
     origin: Origin | None
-    settled: bool = False
+    answered: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +260,7 @@ class Lane:
         self._timer: asyncio.TimerHandle | None = None
         # By connection with a refused publish: until when its later publishes are rejected, too.
         self._behind: OrderedDict[Origin, float] = OrderedDict()
-        self._tell_again = 0.0
+        self._log_again_at = 0.0
 
     def publish(self, items: Sequence[Item], done: Done, origin: Origin | None = None) -> None:
         """See `Writer.publish`."""
@@ -416,7 +416,7 @@ class Lane:
         if group.origin is None or not group.origin.closed:
             return False
         detail = "the connection of its publisher is closed"
-        _settle(group, [refused(detail, item) for item in group.items])
+        _answer(group, [refused(detail, item) for item in group.items])
         return True
 
     async def _perform(self, groups: Sequence[_Group]) -> None:
@@ -437,7 +437,7 @@ class Lane:
 
     def _remaining(self, groups: Sequence[_Group]) -> list[_Group]:
         """The publishes that are neither refused nor forsaken."""
-        return [group for group in groups if not (group.settled or self._forsaken(group))]
+        return [group for group in groups if not (group.answered or self._forsaken(group))]
 
     async def _call(self, groups: Sequence[_Group]) -> None:
         bases, arguments = self._call_of(groups)
@@ -475,7 +475,7 @@ class Lane:
         Returns:
             The remaining publishes of the call.
         """
-        groups = [group for group in groups if not group.settled]
+        groups = [group for group in groups if not group.answered]
         now = self._loop.time()
         # The oldest ones come first.
         expired = takewhile(lambda each: each.deadline <= now, chain(groups, self._waiting))
@@ -515,8 +515,8 @@ class Lane:
 
     def _log(self, line: str) -> None:
         now = self._loop.time()
-        if now >= self._tell_again:
-            self._tell_again = now + TELL_EVERY
+        if now >= self._log_again_at:
+            self._log_again_at = now + LOG_EVERY
             logger.error(line)
 
 
@@ -529,7 +529,7 @@ def _refuse(group: _Group, scopes: AbstractSet[str], why: str) -> bool:
     """Reject a publish of one of these publishers; False for others."""
     if scopes.isdisjoint(item.scope for item in group.items):
         return False
-    _settle(group, [refused(why, item) for item in group.items])
+    _answer(group, [refused(why, item) for item in group.items])
     return True
 
 
@@ -562,7 +562,7 @@ def _settle_all(groups: Sequence[_Group], answers: Sequence[bytes]) -> bytes | N
     for group in groups:
         end = at + len(group.items)
         answered = zip(group.items, answers[at:end], strict=True)
-        _settle(group, [_result(item, answer) for item, answer in answered])
+        _answer(group, [_result(item, answer) for item, answer in answered])
         at = end
     return answers[at] if at < len(answers) else None
 
@@ -572,13 +572,13 @@ def _fail(groups: Sequence[_Group], error: Exception) -> None:
     logger.error("cannot publish to Redis", exc_info=error)
     failure = ServiceError("internal", "the store failed on this publish")
     for group in groups:
-        _settle(group, [failure] * len(group.items))
+        _answer(group, [failure] * len(group.items))
 
 
-def _settle(group: _Group, results: list[Result]) -> None:
+def _answer(group: _Group, results: list[Result]) -> None:
     """Answer a caller, once."""
-    if not group.settled:
-        group.settled = True
+    if not group.answered:
+        group.answered = True
         try:
             group.done(results)
         except Exception:
