@@ -347,7 +347,7 @@ async def test_many_payloads_that_cannot_be_read_are_one_log_line(
 ) -> None:
     async with room() as here:
         for payload in (b"x", b"m", b"pz\n", b"\xff" * 100) * 250:
-            here.deliveries.take(payload)
+            here.deliveries.receive(payload)
     assert len(caplog.records) == 1
     assert not here.seen
 

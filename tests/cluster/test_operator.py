@@ -141,10 +141,10 @@ async def test_a_hole_that_is_healed_is_counted(store: Store) -> None:
         feed: Any = node.hub.core.backplane
         feed = feed._feed._lanes[0]
         came: list[bytes] = []
-        take, feed._take = feed._take, came.append
+        receive, feed._receive = feed._receive, came.append
         await ps.publish("demo.x", {"data": 1})
         await until(lambda: came != [])
-        feed._take = take
+        feed._receive = receive
         await ps.publish("demo.x", {"data": 2})
         assert [(await anext(sub)).data for _ in range(2)] == [1, 2]
         await until(lambda: value(node, "healed_total"), 1)

@@ -410,12 +410,12 @@ async def test_changes_that_a_cut_connection_missed_are_shown(store: Store) -> N
         await bob.subscribe(TOPIC)
         await snapshot(bob)
         feed: Any = b.hub.core.backplane._feed._lanes[0]  # type: ignore[attr-defined]
-        take = feed._take
-        feed._take = len
+        receive = feed._receive
+        feed._receive = len
         async with peer(a, a.token("ann")) as ann:
             await ann.subscribe(TOPIC)
             await until(lambda: _users(b), ["bob", "ann"])
-            feed._take = take
+            feed._receive = receive
             async with store.client() as redis:
                 await redis.client_kill_filter(_type="pubsub")
             assert users(await snapshot(bob)) == ["bob", "ann"]

@@ -24,7 +24,7 @@ class AISDKEvents implements ModelEvents<StreamPart> {
   usage: unknown;
   private readonly _pieces = new Pieces();
 
-  take(event: StreamPart): Piece[] {
+  read(event: StreamPart): Piece[] {
     const { _pieces: pieces } = this;
     const { type, id, text } = event;
     switch (type) {

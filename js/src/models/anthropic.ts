@@ -31,7 +31,7 @@ class AnthropicEvents implements ModelEvents<AnthropicEvent> {
   usage: unknown;
   private readonly _pieces = new Pieces();
 
-  take(event: AnthropicEvent): Piece[] {
+  read(event: AnthropicEvent): Piece[] {
     const delta = get(event, 'delta');
     switch (event.type) {
       case 'message_start':

@@ -42,7 +42,7 @@ class OpenAIEvents implements ModelEvents<OpenAIEvent> {
   usage: unknown;
   private readonly _pieces = new Pieces();
 
-  take(event: OpenAIEvent): Piece[] {
+  read(event: OpenAIEvent): Piece[] {
     const type = textIn(event, 'type');
     return type ? this._response(type.replace(/^response\./, ''), event) : this._chunk(event);
   }

@@ -110,12 +110,12 @@ export class Reading {
       }
     }
     if (this.stream !== undefined) this._heard = at;
-    return this._takeAll(taken, at);
+    return this._receiveAll(taken, at);
   }
 
   /** Take a message of the topic. */
   take(message: Incoming, at: number): ReaderEffect[] {
-    return this._takeAll([message], at);
+    return this._receiveAll([message], at);
   }
 
   /** Messages of the topic were lost in transit. */
@@ -127,7 +127,7 @@ export class Reading {
   healed(messages: readonly Incoming[], at: number): ReaderEffect[] {
     const { _heard: heard, _silence: silence } = this;
     const newest = this._newest();
-    const effects = this._takeAll(messages, at);
+    const effects = this._receiveAll(messages, at);
     if (this._newest() === newest) {
       // Frames that the reader already had don't show that the writer is alive.
       this._heard = heard;
@@ -158,7 +158,7 @@ export class Reading {
     return `${this.epoch} ${Math.max(this.next, ...this._held.keys())}`;
   }
 
-  private _takeAll(messages: readonly Incoming[], at: number): ReaderEffect[] {
+  private _receiveAll(messages: readonly Incoming[], at: number): ReaderEffect[] {
     const effects: ReaderEffect[] = [];
     for (const message of messages) {
       const key = keyOf(message);
@@ -166,7 +166,7 @@ export class Reading {
       // Streams of a plain producer have no id: each begins with index 0.
       const isNew = !this._seen.includes(key) || (!key && begins(message));
       if (this.stream === undefined && isNew && this._counts(message)) this.stream = key;
-      if (key === this.stream && !this._take(message, effects, at)) this.ignored++;
+      if (key === this.stream && !this._receiveFrame(message, effects, at)) this.ignored++;
     }
     this._setDue();
     return effects;
@@ -184,7 +184,7 @@ export class Reading {
   }
 
   /** Take a frame of the stream; returns whether it counted. */
-  private _take(message: Incoming, effects: ReaderEffect[], at: number): boolean {
+  private _receiveFrame(message: Incoming, effects: ReaderEffect[], at: number): boolean {
     const { type, sender } = message;
     const data = message.data as Data;
     const { writer = '', pieces: more = [], content } = data;

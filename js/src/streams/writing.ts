@@ -265,7 +265,8 @@ export class Writing {
     const snapshotAt = this._snapped + interval;
     const isOpened = this._opened;
     this._opened = true;
-    if (!isOpened && !this._snapshot) return this._publishFrame('stream.start', 'start', this._meta, at);
+    if (!isOpened && !this._snapshot)
+      return this._publishFrame('stream.start', 'start', this._meta, at);
     const isDue = this._snapshot || this._since >= EVERY || at >= snapshotAt;
     if (!isOpened || (isDue && (pending.length || !end))) {
       this._snapshot = false;

@@ -197,7 +197,7 @@ class LinkSubscription(ABC, Generic[Message]):
         """Subscribe on a new connection; raises FrameError."""
 
     @abstractmethod
-    def _take(self, data: bytes) -> None:
+    def _decode(self, data: bytes) -> None:
         """Decode received bytes; raises FrameError."""
 
     def _lost(self) -> None:
@@ -302,7 +302,7 @@ class LinkSubscription(ABC, Generic[Message]):
             await link.close()
             return
         try:
-            self._take(data)
+            self._decode(data)
         except FrameError as error:
             await self.close()
             raise self._foreign(error) from None

@@ -92,7 +92,7 @@ class Admission:
         identity: Identity | None = None
         try:
             identity = await self._core.authenticator.authenticate(token)
-            await self._take(connection, identity, client_id)
+            await self._assign_identity(connection, identity, client_id)
         except ServiceError as error:
             if audit is not None:
                 known = connection.client_id or client_id
@@ -107,7 +107,7 @@ class Admission:
         audit = self._core.audit
         caller = None if audit is None else connection.sink.caller
         try:
-            await self._take(connection, identity, None)
+            await self._assign_identity(connection, identity, None)
         except ServiceError as error:
             if audit is not None:
                 audit.auth(identity, caller, refused=error.code)
@@ -115,7 +115,7 @@ class Admission:
         if audit is not None:
             audit.auth(identity, caller, client_id=connection.client_id)
 
-    async def _take(
+    async def _assign_identity(
         self, connection: Connection, identity: Identity, client_id: str | None
     ) -> None:
         """Give the connection this identity, initially or again.

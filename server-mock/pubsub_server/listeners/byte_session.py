@@ -50,7 +50,7 @@ class Decoder(Protocol[_R_co]):
         """Append bytes from the peer."""
         ...
 
-    def take(self, limit: int = -1) -> Sequence[_R_co]:
+    def decode(self, limit: int = -1) -> Sequence[_R_co]:
         """The next complete requests.
 
         Raises:
@@ -338,7 +338,7 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
                     decoder = self._decoder
                     before = decoder.pending
                     try:
-                        self._requests.extend(decoder.take(TAKEN))
+                        self._requests.extend(decoder.decode(TAKEN))
                     except FrameError as error:
                         self.break_off(error.reason)
                         return
@@ -455,6 +455,6 @@ class _Spent:
     def feed(self, data: bytes) -> None:
         """See `Decoder`."""
 
-    def take(self, limit: int = -1) -> Sequence[Any]:
+    def decode(self, limit: int = -1) -> Sequence[Any]:
         """See `Decoder`."""
         return ()

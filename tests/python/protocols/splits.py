@@ -22,7 +22,7 @@ class Decoder(Protocol[T_co]):
 
     def feed(self, data: bytes) -> None: ...
 
-    def take(self, limit: int = -1) -> Sequence[T_co]: ...
+    def decode(self, limit: int = -1) -> Sequence[T_co]: ...
 
 
 def pieces(data: bytes, cuts: Sequence[int]) -> list[bytes]:
@@ -39,7 +39,7 @@ def decode(decoder: Decoder[T], parts: Sequence[bytes], limit: int = -1) -> list
     found: list[T] = []
     for part in parts:
         decoder.feed(part)
-        while some := decoder.take(limit):
+        while some := decoder.decode(limit):
             found += some
             if limit < 0:
                 break

@@ -42,7 +42,7 @@ async def client(broker: Broker) -> AsyncIterator[EventStreamClient]:
         yield client
 
 
-async def take(subscription: EventSubscription, count: int) -> list[Event]:
+async def receive(subscription: EventSubscription, count: int) -> list[Event]:
     return [await subscription.recv(timeout=10) for _ in range(count)]
 
 
@@ -64,7 +64,10 @@ async def test_events_reach_the_subscribers_of_their_topic_in_order(
         for n in range(50):
             await client.publish("status", str(n))
         assert await metrics.recv(timeout=10) == Event("metrics", b'{"cpu":42}')
-        assert [event.text for event in await take(status, 51)] == ["online", *map(str, range(50))]
+        assert [event.text for event in await receive(status, 51)] == [
+            "online",
+            *map(str, range(50)),
+        ]
 
 
 @pytest.mark.statement("P-11", "P-12", "P-20", "P-21")
@@ -76,7 +79,7 @@ async def test_the_star_receives_every_topic_and_is_not_a_pattern(
         for topic in ("events.a", "log.error", "", "events.*", "grüße", "*"):
             await client.publish(topic, "x")
         await client.publish(b"\xff", b"\xff")
-        got = await take(all_, 7)
+        got = await receive(all_, 7)
         assert [event.topic for event in got] == [
             "events.a",
             "log.error",

@@ -58,7 +58,7 @@ def test_a_topic_has_at_most_1024_bytes() -> None:
         encode_event(bytes(MAX_TOPIC + 1))
     decoder.feed((MAX_TOPIC + 1).to_bytes(2, "big"))
     with pytest.raises(FrameError) as caught:
-        decoder.take()
+        decoder.decode()
     assert caught.value.reason == "topic_too_long"
 
 
@@ -72,9 +72,9 @@ def test_a_payload_has_at_most_16_mib() -> None:
     with pytest.raises(ValueError, match="at most 16777216"):
         encode_event(b"t", bytes(MAX_PAYLOAD + 1))
     decoder.feed(encode_event(b"before") + b"\0\1t" + (MAX_PAYLOAD + 1).to_bytes(4, "big"))
-    assert decoder.take() == [Event(b"before", b"")]
+    assert decoder.decode() == [Event(b"before", b"")]
     with pytest.raises(FrameError) as caught:
-        decoder.take()
+        decoder.decode()
     assert caught.value.reason == "oversize"
 
 

@@ -37,7 +37,7 @@ async def client(hub: Hub) -> AsyncIterator[HubClient]:
         yield client
 
 
-async def take(subscription: HubSubscription, count: int) -> list[HubMessage]:
+async def receive(subscription: HubSubscription, count: int) -> list[HubMessage]:
     return [await subscription.recv(timeout=10) for _ in range(count)]
 
 
@@ -48,7 +48,7 @@ async def test_each_topic_of_a_message_brings_it_once_and_in_order(client: HubCl
         assert await client.publish(["topic_1", "topic_2"], b"hello") == 3
         assert await client.publish("topic_1", "again") == 1
         assert await client.publish("topic_3", b"") == 0
-        assert await take(both, 3) == [
+        assert await receive(both, 3) == [
             HubMessage("topic_1", b"hello"),
             HubMessage("topic_2", b"hello"),
             HubMessage("topic_1", b"again"),
@@ -61,7 +61,7 @@ async def test_many_publishes_are_on_their_way_at_one_time(client: HubClient) ->
     async with client.subscribe("t") as messages:
         counts = await asyncio.gather(*(client.publish("t", str(n)) for n in range(200)))
         assert counts == [1] * 200
-        assert [m.data for m in await take(messages, 200)] == [b"%d" % n for n in range(200)]
+        assert [m.data for m in await receive(messages, 200)] == [b"%d" % n for n in range(200)]
 
 
 async def test_topics_come_and_go_while_messages_are_awaited(client: HubClient) -> None:
@@ -84,7 +84,7 @@ async def test_a_lost_connection_is_opened_again_with_all_topics(
     async with client.subscribe("a") as messages:
         await messages.add("b")
         assert await client.publish("b", "1") == 1
-        receiving = asyncio.create_task(take(messages, 2))
+        receiving = asyncio.create_task(receive(messages, 2))
         await hub.stop()
         with pytest.raises(ConnectionFailed):
             await client.publish("b", "nobody is there")

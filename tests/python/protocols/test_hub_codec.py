@@ -104,9 +104,9 @@ def test_replies_survive_every_split(found: list[Reply], cuts: list[int], limit:
 def test_an_opcode_that_is_not_a_request_is_refused_by_its_first_byte(opcode: int) -> None:
     decoder = RequestDecoder()
     decoder.feed(encode(Subscribe((ONE,))) + bytes((opcode,)))
-    assert decoder.take() == [Subscribe((ONE,))]
+    assert decoder.decode() == [Subscribe((ONE,))]
     with pytest.raises(FrameError) as caught:
-        decoder.take()
+        decoder.decode()
     assert caught.value.reason == "bad_opcode"
 
 
@@ -132,7 +132,7 @@ def test_impossible_lengths_are_refused(wire: str, reason: str) -> None:
     decoder = RequestDecoder(max_data=16)
     decoder.feed(bytes.fromhex(wire).ljust(0x10200, b"\0"))
     with pytest.raises(FrameError) as caught:
-        decoder.take()
+        decoder.decode()
     assert caught.value.reason == reason
 
 
@@ -144,7 +144,7 @@ def test_a_client_refuses_what_no_hub_sends(wire: str, reason: str) -> None:
     decoder = ReplyDecoder(max_data=16)
     decoder.feed(bytes.fromhex(wire))
     with pytest.raises(FrameError) as caught:
-        decoder.take()
+        decoder.decode()
     assert caught.value.reason == reason
 
 

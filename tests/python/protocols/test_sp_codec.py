@@ -80,11 +80,11 @@ def test_a_wrong_hello_is_refused_at_its_first_wrong_byte(hello: str) -> None:
     wrong = next(i for i in range(8) if wire[i] != HELLO_PUB[i])
     decoder = sub()
     decoder.feed(wire[:wrong])
-    assert decoder.take() == []
+    assert decoder.decode() == []
     assert not decoder.greeted
     decoder.feed(wire[wrong : wrong + 1])
     with pytest.raises(FrameError) as caught:
-        decoder.take()
+        decoder.decode()
     assert caught.value.reason == "bad_hello"
 
 
@@ -93,9 +93,9 @@ def test_a_wrong_hello_is_refused_at_its_first_wrong_byte(hello: str) -> None:
 def test_an_ipc_message_of_another_type_is_refused_at_once(kind: int) -> None:
     decoder = sub(Framing.IPC)
     decoder.feed(HELLO_PUB + encode_message(TEXT, Framing.IPC) + bytes((kind,)))
-    assert decoder.take() == [TEXT]
+    assert decoder.decode() == [TEXT]
     with pytest.raises(FrameError) as caught:
-        decoder.take()
+        decoder.decode()
     assert caught.value.reason == "bad_type"
 
 
@@ -103,10 +103,10 @@ def test_an_ipc_message_of_another_type_is_refused_at_once(kind: int) -> None:
 def test_a_message_over_the_limit_is_refused_by_its_length_alone() -> None:
     decoder = sub(size=1000)
     decoder.feed(HELLO_PUB + encode_message(bytes(1000), Framing.TCP))
-    assert decoder.take() == [bytes(1000)]
+    assert decoder.decode() == [bytes(1000)]
     decoder.feed((1001).to_bytes(8, "big"))
     with pytest.raises(FrameError) as caught:
-        decoder.take()
+        decoder.decode()
     assert caught.value.reason == "oversize"
     assert pickle.loads(pickle.dumps(caught.value)).reason == "oversize"
 
@@ -115,11 +115,11 @@ def test_a_message_over_the_limit_is_refused_by_its_length_alone() -> None:
 def test_a_publisher_refuses_data() -> None:
     decoder = Decoder(Role.PUB, Framing.TCP)
     decoder.feed(HELLO_SUB)
-    assert decoder.take() == []
+    assert decoder.decode() == []
     assert decoder.greeted
     decoder.feed(b"\0")
     with pytest.raises(FrameError) as caught:
-        decoder.take()
+        decoder.decode()
     assert caught.value.reason == "unexpected_data"
 
 

@@ -89,7 +89,7 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.001)
 
 
-async def take(sub: SubSocket, count: int) -> list[bytes]:
+async def receive(sub: SubSocket, count: int) -> list[bytes]:
     return [await sub.recv(timeout=10) for _ in range(count)]
 
 
@@ -111,7 +111,7 @@ async def test_a_message_arrives_over_every_transport_with_either_side_listening
     pub.send(TEXT)
     large = b"sensor" + bytes(range(256)) * 1000
     await pub.send(large)
-    assert await take(sub, 2) == [TEXT, large]
+    assert await receive(sub, 2) == [TEXT, large]
     assert sub.stats.filtered == 1
 
 
@@ -125,7 +125,7 @@ async def test_every_subscriber_gets_every_message_in_order(pub: PubSocket, tmp_
     for body in bodies:
         pub.send(body)
     for sub in subs:
-        assert await take(sub, 50) == bodies
+        assert await receive(sub, 50) == bodies
         await sub.close()
 
 
@@ -151,8 +151,8 @@ async def test_subscribers_receive_what_begins_with_one_of_their_prefixes(
         b"\x01\x02",
     ):
         pub.send(body)
-    assert await take(text, 2) == [b"sensor/temperature/1", b"alert:high"]
-    assert await take(binary, 3) == [b"\x01\x02\x00", b"\x00\xff\x00\xff", b"\x01\x02"]
+    assert await receive(text, 2) == [b"sensor/temperature/1", b"alert:high"]
+    assert await receive(binary, 3) == [b"\x01\x02\x00", b"\x00\xff\x00\xff", b"\x01\x02"]
     assert text.stats.filtered == 7
     for sub in (text, binary):
         await sub.close()
@@ -168,7 +168,7 @@ async def test_an_empty_prefix_receives_everything_and_none_receives_nothing(
     sub.subscribe(b"")
     pub.send(b"")
     pub.send(b"\0")
-    assert await take(sub, 2) == [b"", b"\0"]
+    assert await receive(sub, 2) == [b"", b"\0"]
 
 
 @pytest.mark.statement("N-06", "N-20", "N-21", "N-32")
@@ -199,7 +199,7 @@ async def test_unsubscribing_forgets_what_waits_and_no_longer_matches(
         pub.send(body)
     await until(lambda: sub.stats.peers[0].received == 4)
     sub.unsubscribe(b"a")
-    assert await take(sub, 2) == [b"ab1", b"z"]
+    assert await receive(sub, 2) == [b"ab1", b"z"]
 
 
 @pytest.mark.statement("N-07", "N-08", "N-29", "N-32")
@@ -316,7 +316,7 @@ async def test_a_full_receive_queue_drops_by_its_policy(
         for n in range(300):
             pub.send(b"%d" % n)
         await until(lambda: [peer.received for peer in sub.stats.peers] == [300])
-        assert await take(sub, 128) == [b"%d" % n for n in kept]
+        assert await receive(sub, 128) == [b"%d" % n for n in kept]
         assert sub.stats.dropped_by_queue == 172
 
 
@@ -325,7 +325,7 @@ async def test_a_program_that_receives_loses_nothing_of_a_burst(tmp_path: Path) 
     async with PubSocket(send_queue_size=5000) as pub, SubSocket(recv_queue_size=8) as sub:
         sub.subscribe(b"")
         await join(pub, sub, folder=tmp_path)
-        reading = asyncio.create_task(take(sub, 5000))
+        reading = asyncio.create_task(receive(sub, 5000))
         for n in range(5000):
             pub.send(b"%d" % n)
         assert await reading == [b"%d" % n for n in range(5000)]
@@ -417,7 +417,7 @@ async def test_closing_lets_peers_take_what_is_queued(
     for body in bodies:
         pub.send(body)
     await pub.close(linger=10)
-    assert await take(sub, 32) == bodies
+    assert await receive(sub, 32) == bodies
 
 
 @pytest.mark.statement("N-22")
@@ -496,7 +496,7 @@ async def test_a_publisher_may_send_its_hello_and_messages_in_one_segment(
         sent = b"".join(mark + len(body).to_bytes(8, "big") + body for body in bodies)
     async with await Bare.connect(target) as peer:
         peer.write(start + sent)
-        assert await take(sub, 3) == bodies
+        assert await receive(sub, 3) == bodies
 
 
 @pytest.mark.statement("N-41")
@@ -676,7 +676,7 @@ async def test_one_subscriber_may_have_many_publishers(sub: SubSocket, tmp_path:
     for n, pub in enumerate(pubs):
         await pub.wait_for_peers(timeout=10)
         pub.send(b"%d" % n)
-    assert sorted(await take(sub, 3)) == [b"0", b"1", b"2"]
+    assert sorted(await receive(sub, 3)) == [b"0", b"1", b"2"]
     for pub in pubs:
         await pub.close()
 

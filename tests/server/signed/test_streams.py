@@ -240,7 +240,7 @@ def test_the_opening_of_a_subscriber_is_the_captured_one() -> None:
     assert encode_opening(Opening(TOPIC, 1, False, None)) == SUBSCRIBER
     decoder = BrokerDecoder()
     decoder.feed(SUBSCRIBER)
-    assert decoder.take() == [Opening(TOPIC, 1, False, None)]
+    assert decoder.decode() == [Opening(TOPIC, 1, False, None)]
 
 
 @pytest.mark.parametrize(
@@ -257,7 +257,7 @@ def test_a_broker_that_breaks_the_protocol_is_noticed(data: bytes, reason: str) 
     decoder = SubscriberDecoder()
     decoder.feed(data)
     with pytest.raises(FrameError) as caught:
-        decoder.take()
+        decoder.decode()
     assert caught.value.reason == reason
 
 
@@ -271,7 +271,7 @@ def test_either_revision_is_recognized_by_its_first_byte(
     decoder.feed(
         b"\0" + pings * ping + shake + ID + OWNER + HELLO + ping + data + EMPTY + data + HELLO
     )
-    assert [each.frame for each in decoder.take()] == [HELLO, EMPTY, HELLO]
+    assert [each.frame for each in decoder.decode()] == [HELLO, EMPTY, HELLO]
 
 
 @pytest.mark.parametrize(

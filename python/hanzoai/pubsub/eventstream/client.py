@@ -164,10 +164,10 @@ class EventSubscription(LinkSubscription[Event]):
         self._decoder = Decoder()
         link.begin(self._opening)
 
-    def _take(self, data: bytes) -> None:
+    def _decode(self, data: bytes) -> None:
         self._backoff.reset()
         self._decoder.feed(data)
-        while events := self._decoder.take():
+        while events := self._decoder.decode():
             self._found += [Event(to_text(topic), data) for topic, data in events]
 
 

@@ -69,7 +69,7 @@ class Decoder:
         """Append bytes from the peer; `take` decodes them."""
         self._unparsed.feed(data)
 
-    def take(self, limit: int = -1) -> list[Event]:
+    def decode(self, limit: int = -1) -> list[Event]:
         """Decode the next complete events.
 
         Args:

@@ -165,7 +165,7 @@ class HubClient(LinkClient):
         try:
             while data := await link.read():
                 decoder.feed(data)
-                while replies := decoder.take():
+                while replies := decoder.decode():
                     _resolve(waiting, replies)
         except FrameError as fault:
             message = f"{self.target} does not use the hub protocol: {fault}"
@@ -272,9 +272,9 @@ class HubSubscription(LinkSubscription[HubMessage]):
             raise self._strange(reply)
         return reply
 
-    def _take(self, data: bytes) -> None:
+    def _decode(self, data: bytes) -> None:
         self._decoder.feed(data)
-        while replies := self._decoder.take():
+        while replies := self._decoder.decode():
             for reply in replies:
                 self._dispatch(reply)
 
@@ -303,7 +303,7 @@ class HubSubscription(LinkSubscription[HubMessage]):
             data = await link.read()
             if not data:
                 raise ConnectionFailed("The hub closed the connection.")
-            self._take(data)
+            self._decode(data)
         first = answer.result()
         if not isinstance(first, Subscribed):
             raise self._strange(first)

@@ -178,7 +178,7 @@ class RequestDecoder:
         """Append bytes from the client; `take` decodes them."""
         self._unparsed.feed(data)
 
-    def take(self, limit: int = -1) -> list[Request]:
+    def decode(self, limit: int = -1) -> list[Request]:
         """Decode the next complete requests.
 
         Args:
@@ -280,7 +280,7 @@ class ReplyDecoder:
         """Append bytes from the hub; `take` decodes them."""
         self._unparsed.feed(data)
 
-    def take(self, limit: int = -1) -> list[Reply]:
+    def decode(self, limit: int = -1) -> list[Reply]:
         """Decode the next complete replies and pushes.
 
         Args:

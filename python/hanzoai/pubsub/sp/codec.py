@@ -91,7 +91,7 @@ class Decoder:
         """Append bytes from the peer; `take` decodes them."""
         self._unparsed.feed(data)
 
-    def take(self, limit: int = -1) -> list[bytes]:
+    def decode(self, limit: int = -1) -> list[bytes]:
         """Decode the next complete messages.
 
         Args:

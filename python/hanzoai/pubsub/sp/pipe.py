@@ -186,7 +186,7 @@ class Pipe(asyncio.Protocol):
                 return
             limit = min(room, _SLICE) if room > 0 else _SLICE
         try:
-            while found := self._wire.take(limit):
+            while found := self._wire.decode(limit):
                 self._introduce()
                 self.received += len(found)
                 self._owner.deliver(found)

@@ -43,8 +43,8 @@ class Wire(Protocol):
         """Append bytes from the peer."""
         ...
 
-    def take(self, limit: int) -> list[bytes]:
-        """Decode at most `limit` messages; see `Decoder.take`."""
+    def decode(self, limit: int) -> list[bytes]:
+        """Decode at most `limit` messages; see `Decoder.decode`."""
         ...
 
     def output(self) -> bytes:
@@ -71,7 +71,7 @@ class StreamWire:
         self._decoder = Decoder(role, framing, max_message_size=max_message_size)
         self._output = encode_hello(role)
         self.feed = self._decoder.feed
-        self.take = self._decoder.take
+        self.decode = self._decoder.decode
 
     @property
     def ready(self) -> bool:
@@ -140,7 +140,7 @@ class WebSocketWire:
             reason = "oversize" if oversize else "bad_frame" if self.ready else "bad_hello"
             self._fault = FrameError(reason, str(error))
 
-    def take(self, limit: int) -> list[bytes]:
+    def decode(self, limit: int) -> list[bytes]:
         """Return at most `limit` messages; raise the error once there are no more messages."""
         found = self._found
         if found:

@@ -50,7 +50,7 @@ class ModelEvents(Protocol):
     finish_reason: str | None
     usage: Any
 
-    def take(self, event: Any) -> list[Piece]:
+    def read(self, event: Any) -> list[Piece]:
         """Return the pieces of an event.
 
         Raises:
@@ -105,7 +105,7 @@ class OpenAIEvents:
         self.usage: Any = None
         self._parts = _Growth()
 
-    def take(self, event: Any) -> list[Piece]:
+    def read(self, event: Any) -> list[Piece]:
         """Return the pieces of an event."""
         kind = _get(event, "type")
         if not isinstance(kind, str):
@@ -176,7 +176,7 @@ class AnthropicEvents:
         self.usage: Any = None
         self._parts = _Growth()
 
-    def take(self, event: Any) -> list[Piece]:
+    def read(self, event: Any) -> list[Piece]:
         """Return the pieces of an event."""
         at, delta = _get(event, "index"), _get(event, "delta")
         match _get(event, "type"):
@@ -217,7 +217,7 @@ class LangChainEvents:
         self.usage: Any = None
         self._parts = _Growth()
 
-    def take(self, event: Any) -> list[Piece]:
+    def read(self, event: Any) -> list[Piece]:
         """Return the pieces of an event: a message or a chunk."""
         if isinstance(event, tuple):  # of a graph: the chunk, and its origin
             event = cast("Any", event)[0]
@@ -297,7 +297,7 @@ class ModelSource:
     def __iter__(self) -> Iterator[Piece]:
         try:
             for event in self._source:
-                yield from self._events.take(event)
+                yield from self._events.read(event)
         finally:
             self.close()
 
@@ -311,7 +311,7 @@ class AsyncModelSource(ModelSource):
     async def _pieces(self) -> AsyncIterator[Piece]:
         try:
             async for event in self._source:
-                for piece in self._events.take(event):
+                for piece in self._events.read(event):
                     yield piece
         finally:
             for name in ("aclose", "close"):

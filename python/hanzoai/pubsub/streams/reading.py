@@ -165,11 +165,11 @@ class Reading:
                 first = starts[-1] if starts else 0
         if self.stream is not None:
             self._heard = at
-        return self._take_all(messages[first:], at)
+        return self._receive_all(messages[first:], at)
 
     def take(self, message: Incoming, at: int) -> list[ReaderEffect]:
         """Process a message of the topic."""
-        return self._take_all([message], at)
+        return self._receive_all([message], at)
 
     def lost(self, at: int) -> list[ReaderEffect]:
         """Messages of the topic were lost in transit."""
@@ -178,7 +178,7 @@ class Reading:
     def healed(self, messages: Sequence[Incoming], at: int) -> list[ReaderEffect]:
         """Process the fetched retained messages."""
         newest, heard, silence = self._newest(), self._heard, self._silence
-        effects = self._take_all(messages, at)
+        effects = self._receive_all(messages, at)
         if self._newest() == newest:
             # Frames that the reader already had don't show that the writer is alive.
             self._heard, self._silence = heard, silence
@@ -205,7 +205,7 @@ class Reading:
         """How far the frames reach that have arrived: the epoch, and an index in it."""
         return self.epoch, max(self._held, default=self.next)
 
-    def _take_all(self, messages: Sequence[Incoming], at: int) -> list[ReaderEffect]:
+    def _receive_all(self, messages: Sequence[Incoming], at: int) -> list[ReaderEffect]:
         effects: list[ReaderEffect] = []
         for message in messages:
             key = _key(message)
@@ -215,7 +215,7 @@ class Reading:
             new = key not in self._seen or (not key and _begins(message))
             if self.stream is None and new and self._counts(message):
                 self.stream = key
-            if key == self.stream and not self._take(message, effects, at):
+            if key == self.stream and not self._receive_frame(message, effects, at):
                 self.ignored += 1
         self._set_due()
         return effects
@@ -233,7 +233,7 @@ class Reading:
         known = [time for time in times if time is not None]
         self.due = min(known) if known and not self.ended else None
 
-    def _take(self, message: Incoming, effects: list[ReaderEffect], at: int) -> bool:
+    def _receive_frame(self, message: Incoming, effects: list[ReaderEffect], at: int) -> bool:
         """Process a frame of the stream; returns whether it counted."""
         type, data, sender = message["type"], message["data"], message["sender"]
         plain = self.stream == ""

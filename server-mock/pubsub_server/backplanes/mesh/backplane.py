@@ -202,7 +202,7 @@ class MeshBackplane:
             return True
         draft = Draft(record.topic, record.type, record.data, record.ttl, record.id, record.meta)
         sender = (record.kind, record.user)
-        return self._take(draft, sender, record.timestamp, given=record.given)
+        return self._append_and_deliver(draft, sender, record.timestamp, given=record.given)
 
     def raw(self, topic: bytes, data: bytes) -> None:
         """See `mesh.Receiver`."""
@@ -212,7 +212,7 @@ class MeshBackplane:
             self.mesh.counts.refused += 1
             return
         draft = Draft(name, "message", to_json(data), None, message_id(), None)
-        self._take(draft, PLAIN_SENDER, self._wall(), given=False)
+        self._append_and_deliver(draft, PLAIN_SENDER, self._wall(), given=False)
 
     def interrupted(self) -> None:
         """See `mesh.Receiver`."""
@@ -226,7 +226,9 @@ class MeshBackplane:
 
     # ------------------------------------------------------------ inside
 
-    def _take(self, draft: Draft, sender: tuple[str, str], timestamp: int, *, given: bool) -> bool:
+    def _append_and_deliver(
+        self, draft: Draft, sender: tuple[str, str], timestamp: int, *, given: bool
+    ) -> bool:
         entry = self._store.append(draft, sender, self._wall(), stamp=timestamp, given=given)
         if not isinstance(entry, Entry):
             return False

@@ -129,7 +129,7 @@ class Link(asyncio.Protocol):
 
     def write_pending(self) -> None:
         """Write the pending bytes of the protocol."""
-        data = self.peering.take()
+        data = self.peering.output()
         if data:
             self._put(data)
 

@@ -196,7 +196,7 @@ class Peering:
         """Frames whose opcode this node does not know."""
         return self._decoder.skipped
 
-    def take(self) -> bytes:
+    def output(self) -> bytes:
         """The bytes to write now; empty if there are none."""
         out, self._out = self._out, []
         return out[0] if len(out) == 1 else b"".join(out)

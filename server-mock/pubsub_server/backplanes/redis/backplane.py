@@ -106,7 +106,7 @@ class RedisBackplane:
         self._feed = Feeds(
             link,
             layout,
-            self._deliveries.take,
+            self._deliveries.receive,
             self._restored,
             options.feed_timeout,
             self._interrupted,
@@ -243,7 +243,7 @@ class RedisBackplane:
         self._writer.publish(items, done, origin)
 
     def _take_members(self, payload: bytes) -> None:
-        self.roster.take(payload)
+        self.roster.receive(payload)
 
     async def _restored(self, shards: Sequence[int]) -> None:
         await self._catching_up.restored(shards)

@@ -88,7 +88,7 @@ class Deliveries:
         """Topics that are new to this node, whose first messages wait for `discover`."""
         return list(self._unproven)
 
-    def take(self, payload: bytes) -> None:
+    def receive(self, payload: bytes) -> None:
         """Process a payload from a channel; never raises."""
         try:
             if payload.startswith(PRESENCE):
@@ -110,7 +110,7 @@ class Deliveries:
             new = entry.seq is not None and entry.topic not in self._tracks
             if new and not self._sure(entry.topic):
                 self.doubt(entry.topic)
-            deliver, hole = self._tracks.take(entry)
+            deliver, hole = self._tracks.receive(entry)
             if deliver:
                 self._deliver(entry)
             elif hole is not None:

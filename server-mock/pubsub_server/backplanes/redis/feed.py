@@ -156,7 +156,7 @@ class Feed:
     Args:
         link: To Redis.
         bases: Prefixes of the shards to listen to; all of one slot in a cluster.
-        take: Called with each payload.
+        receive: Called with each payload.
         restored: Awaited each time a connection is open and all channels are confirmed.
         timeout: Seconds without a probe of its own node after which a feed counts as silent.
         changed: Called when `hears` changes.
@@ -171,7 +171,7 @@ class Feed:
         self,
         link: Link,
         bases: Sequence[str],
-        take: Callable[[bytes], None],
+        receive: Callable[[bytes], None],
         restored: Callable[[], Coroutine[Any, Any, None]],
         timeout: float,
         changed: Callable[[], None],
@@ -181,7 +181,7 @@ class Feed:
         # Only this feed publishes there.
         self._own = f"{bases[0]}:alive:{secrets.token_hex(8)}"
         self._own_bytes = self._own.encode()
-        self._take = take
+        self._receive = receive
         self._restored = restored
         self._begun = begun
         self._loop = asyncio.get_running_loop()
@@ -342,7 +342,7 @@ class Feed:
             if channel == self._own_bytes:
                 self._probe.heard()
             elif not (self._whole and self._repeats(channel.decode())):
-                self._take(push[2])
+                self._receive(push[2])
         elif kind == b"ssubscribe":
             self._came(push[1].decode())
         elif kind == b"sunsubscribe" and push[1]:
@@ -466,7 +466,7 @@ class Feeds:
     Args:
         link: To Redis.
         layout: Names of channels.
-        take: Called with each payload.
+        receive: Called with each payload.
         restored: Awaited with the shards each time a connection is open and all its channels are
             confirmed.
         timeout: Seconds without a probe of its own node after which a connection counts as silent.
@@ -477,7 +477,7 @@ class Feeds:
         self,
         link: Link,
         layout: Layout,
-        take: Callable[[bytes], None],
+        receive: Callable[[bytes], None],
         restored: Callable[[Sequence[int]], Coroutine[Any, Any, None]],
         timeout: float,
         begun: Callable[[Sequence[int]], None] = lambda shards: None,
@@ -491,7 +491,7 @@ class Feeds:
             Feed(
                 link,
                 [layout.bases[shard] for shard in lane],
-                take,
+                receive,
                 partial(restored, lane),
                 timeout,
                 self._report_change,

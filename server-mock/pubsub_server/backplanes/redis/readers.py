@@ -80,7 +80,7 @@ class Readers:
 
     @asynccontextmanager
     async def _one(self) -> AsyncGenerator[Wire]:
-        wire = self._take() or await self._next()
+        wire = self._acquire() or await self._next()
         try:
             yield wire
         except ReadOnlyError:
@@ -90,7 +90,7 @@ class Readers:
         finally:
             self._give_back(wire)
 
-    def _take(self) -> Wire | None:
+    def _acquire(self) -> Wire | None:
         if self._over:
             raise unused()
         if self._idle:

@@ -277,7 +277,7 @@ class RedisRoster:
 
     # ------------------------------------------------------------ what the others do
 
-    def take(self, payload: bytes) -> None:
+    def receive(self, payload: bytes) -> None:
         """Process a payload of a channel.
 
         Raises:

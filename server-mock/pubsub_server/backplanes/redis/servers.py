@@ -307,7 +307,7 @@ class Slots:
             except (TimeoutError, RedisError, *BROKEN) as error:
                 failure = error
                 continue
-            await self._take(_rows(found, address[0]))
+            await self._store_slots(_rows(found, address[0]))
             return
         self._learnt = self._loop.time()
         if isinstance(failure, RedisError):
@@ -316,7 +316,7 @@ class Slots:
             raise RedisTimeoutError(f"no server of the cluster answers within {within:g} s")
         raise RedisConnectionError(f"no server of the cluster answers ({type(failure).__name__})")
 
-    async def _take(self, rows: Iterable[tuple[int, int, Sequence[Address]]]) -> None:
+    async def _store_slots(self, rows: Iterable[tuple[int, int, Sequence[Address]]]) -> None:
         owners: list[Address | None] = [None] * SLOTS
         known: dict[Address, None] = {}
         for start, end, addresses in rows:

@@ -141,7 +141,7 @@ class Tracks:
         track.last, track.held, track.unproven = 0, track.held or [], True
         return track
 
-    def take(self, entry: Entry) -> tuple[bool, Track | None]:
+    def receive(self, entry: Entry) -> tuple[bool, Track | None]:
         """A message has arrived.
 
         Returns:

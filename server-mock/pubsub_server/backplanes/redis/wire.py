@@ -46,7 +46,7 @@ class _Socket(asyncio.Protocol):
         self._wire = wire
 
     def data_received(self, data: bytes) -> None:
-        self._wire.take(self, data)
+        self._wire.receive(self, data)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._wire.lost(self, exc)
@@ -239,7 +239,7 @@ class Wire:
 
     # ------------------------------------------------------------ what its socket brings
 
-    def take(self, socket: _Socket, data: bytes) -> None:
+    def receive(self, socket: _Socket, data: bytes) -> None:
         """Pass on every complete answer."""
         reader, incomplete, push = self._reader, _INCOMPLETE, hiredis.PushNotification
         pushed, pending = self._pushed, self._pending
@@ -288,7 +288,7 @@ class Wire:
         writer.transport.set_protocol(socket)
         early = bytes(reader._buffer)  # noqa: SLF001
         if early:
-            self.take(socket, early)
+            self.receive(socket, early)
         if reader.at_eof() or writer.transport.is_closing():
             self.close()
 

@@ -157,7 +157,7 @@ class Writer:
         joined = _Join(len(items), len(by_shard), done)
         for shard, places in by_shard.items():
             some = [items[place] for place in places]
-            self._lanes[shard].publish(some, partial(joined.take, places), origin)
+            self._lanes[shard].publish(some, partial(joined.put_results, places), origin)
 
     @property
     def waiting(self) -> tuple[int, int]:
@@ -178,7 +178,7 @@ class _Join:
         self._lanes = lanes
         self._done = done
 
-    def take(self, places: Sequence[int], results: Sequence[Result]) -> None:
+    def put_results(self, places: Sequence[int], results: Sequence[Result]) -> None:
         """Answers of one lane, to the items at these places."""
         for place, result in zip(places, results, strict=True):
             self._results[place] = result
@@ -296,7 +296,7 @@ class Lane:
 
     def _next(self) -> None:
         """Send the waiting messages to Redis."""
-        groups = self._take()
+        groups = self._next_call()
         if not groups:
             self._idle.set()
             return
@@ -371,7 +371,7 @@ class Lane:
             self._timer = self._loop.call_at(oldest.deadline, self._expire)
             break
 
-    def _take(self) -> list[_Group]:
+    def _next_call(self) -> list[_Group]:
         groups: list[_Group] = []
         load = self._load
         messages = size = 0

@@ -102,7 +102,7 @@ class BrokerDecoder:
         if self._opening is None or self._opening.writes:
             self._unparsed.feed(data)
 
-    def take(self, limit: int = -1) -> list[Opening | bytes]:
+    def decode(self, limit: int = -1) -> list[Opening | bytes]:
         """The opening, then complete frames.
 
         Raises:
@@ -110,13 +110,13 @@ class BrokerDecoder:
         """
         found: list[Opening | bytes] = []
         if self._opening is None:
-            body = take_delimited(self._unparsed)
+            body = read_delimited(self._unparsed)
             if body is None:
                 return found
             self._opening = _opening(parse_headers(body))
             found.append(self._opening)
             if not self._opening.writes:
-                _take(self._unparsed, len(self._unparsed))
+                _read(self._unparsed, len(self._unparsed))
         while len(found) != limit and (frame := take_frame(self._unparsed, 0)) is not None:
             found.append(frame)
         return found
@@ -140,7 +140,7 @@ class SubscriberDecoder:
         """Append bytes from the broker."""
         self._unparsed.feed(data)
 
-    def take(self) -> list[Received]:
+    def decode(self) -> list[Received]:
         """Complete messages; pings are left out.
 
         Raises:
@@ -148,7 +148,7 @@ class SubscriberDecoder:
         """
         found: list[Received] = []
         if not self._answered:
-            body = take_delimited(self._unparsed)
+            body = read_delimited(self._unparsed)
             if body is None:
                 return found
             parse_headers(body)
@@ -158,7 +158,7 @@ class SubscriberDecoder:
             if self._numbering is None:
                 self._numbering = Numbering.HEAD if kind in {0x00, 0xFF} else Numbering.SEED
             if kind == self._numbering.ping:
-                _take(self._unparsed, 1)
+                _read(self._unparsed, 1)
                 continue
             if kind not in {self._numbering.handshake, self._numbering.data}:
                 raise FrameError("bad_type", "no frame begins with this byte")
@@ -191,7 +191,7 @@ def take_frame(unparsed: Unparsed, before: int) -> bytes | None:
         raise FrameError("bad_span", f"a payload has at most {soc.MAX_PAYLOAD:,} bytes")
     if len(unparsed) < head + span:
         return None
-    return _take(unparsed, head + span)
+    return _read(unparsed, head + span)
 
 
 def split(message: bytes) -> list[bytes]:
@@ -210,7 +210,7 @@ def split(message: bytes) -> list[bytes]:
     return found
 
 
-def take_delimited(unparsed: Unparsed) -> bytes | None:
+def read_delimited(unparsed: Unparsed) -> bytes | None:
     """A length-prefixed message; None until it is complete.
 
     Raises:
@@ -226,7 +226,7 @@ def take_delimited(unparsed: Unparsed) -> bytes | None:
                 break
             if len(unparsed) < at + 1 + size:
                 return None
-            return _take(unparsed, at + 1 + size)[at + 1 :]
+            return _read(unparsed, at + 1 + size)[at + 1 :]
     else:
         if len(head) < _VARINT_MAX:
             return None
@@ -258,7 +258,7 @@ def _peek(unparsed: Unparsed, size: int) -> bytes:
     return unparsed.data[unparsed.at : unparsed.at + size]
 
 
-def _take(unparsed: Unparsed, size: int) -> bytes:
+def _read(unparsed: Unparsed, size: int) -> bytes:
     taken = _peek(unparsed, size)
     unparsed.at += size
     return taken

@@ -94,7 +94,7 @@ class StreamUpstream:
             if not data:
                 raise UpstreamError("the broker has closed the stream")
             self._decoder.feed(data)
-            return self._decoder.take()
+            return self._decoder.decode()
         except TimeoutError:
             raise UpstreamError(f"the broker sent nothing for {SILENT_SECONDS:.0f} s") from None
         except OSError as error:

@@ -41,9 +41,9 @@ class Hellos:
         """See `byte_session.Decoder`."""
         return self._decoder.pending
 
-    def take(self, limit: int = -1) -> Sequence[None]:
+    def decode(self, limit: int = -1) -> Sequence[None]:
         """See `byte_session.Decoder`."""
-        self._decoder.take(limit)
+        self._decoder.decode(limit)
         if self._taken or not self._decoder.greeted:
             return ()
         self._taken = True
