@@ -108,6 +108,33 @@ async def test_a_body_in_chunks_of_one_byte_is_refused_before_it_is_parsed(
     answer = await post(server, chunked(server, body, 1))
     assert answer.startswith(b"HTTP/1.1 400 ")
     assert b"chunks of a few bytes" in answer
+    kept = chunked(server, body, 1).replace(b"Connection: close\r\n", b"")
+    assert b"\r\nConnection: close\r\n" in await post(server, kept)
     assert (await post(server, chunked(server, body, 8))).startswith(b"HTTP/1.1 200 ")
     few = json.dumps({"messages": [{"topic": "demo.a", "data": "x" * 5_000}]}).encode()
     assert (await post(server, chunked(server, few, 1))).startswith(b"HTTP/1.1 200 ")
+
+
+async def test_a_body_does_not_count_the_bytes_of_the_requests_behind_it(
+    server: RunningServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_connection, "FRAMING", 1_000)
+    first = json.dumps({"messages": [{"topic": "demo.a", "data": "x" * 100}]}).encode()
+    url = urlsplit(server.http)
+    reader, writer = await asyncio.open_connection(url.hostname, url.port)
+    try:
+        async with asyncio.timeout(BOUND):
+            head, rest = (
+                chunked(server, first, 50)
+                .replace(b"Connection: close\r\n", b"")
+                .split(b"\r\n\r\n", 1)
+            )
+            writer.write(head + b"\r\nExpect: 100-continue\r\n\r\n" + rest[:50])
+            # Its handler reads the body.
+            await reader.readuntil(b"100 Continue\r\n\r\n")
+            writer.write(rest[50:] + chunked(server, json.dumps(BATCH).encode(), 100_000))
+            answers = await reader.read()
+    finally:
+        writer.transport.abort()
+    assert answers.count(b"HTTP/1.1 200 ") == 2
+    assert server.stats.published == 11

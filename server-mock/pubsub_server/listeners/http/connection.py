@@ -255,15 +255,19 @@ class HttpConnection(web.RequestHandler):
         if self._share is not None and self._share.full:
             raise _too_much()
 
-    def receiving(self, size: int) -> None:
+    def receiving(self, size: int, *, more: bool = False) -> None:
         """So many bytes of a body have arrived.
+
+        Args:
+            size: Bytes of the body.
+            more: Whether more of it follows; otherwise, parsed bytes may be of later requests.
 
         Raises:
             ServiceError: `connection_limit`, if its user has too many bytes in transit;
                 `invalid_frame`, if it arrives in tiny chunks, each of which costs a microsecond.
         """
-        if self._parsed > 2 * size + FRAMING and size:
-            self._ignoring = True
+        if more and self._parsed > 2 * size + FRAMING:
+            self._ignoring = self.turned_away = True
             raise ServiceError("invalid_frame", "the body is sent in chunks of a few bytes")
         if self._share is not None and not self._share.hold(size):
             raise _too_much()

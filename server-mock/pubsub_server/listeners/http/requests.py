@@ -249,7 +249,7 @@ async def _read(request: web.BaseRequest, limit: int, seconds: float) -> bytes:
                 if len(received) > limit:
                     raise _too_large(limit)
                 if known is not None:
-                    known.receiving(len(received))
+                    known.receiving(len(received), more=not request.content.is_eof())
     except TimeoutError:
         raise ServiceError(
             "invalid_frame", f"the body did not arrive within {seconds:g} seconds"
