@@ -632,16 +632,52 @@ async def test_batches_that_fit_into_one_turn_share_it() -> None:
     await rig.settle()
 
 
-async def test_a_batch_that_waits_for_its_turn_is_published_though_its_client_has_closed() -> None:
+async def test_batches_that_wait_for_their_turn_are_published_though_their_client_has_closed() -> (
+    None
+):
     rig = Rig()
     alice, bob = await rig.client("alice"), await rig.client("bob")
     alice.subscribe("a", presence=False)
     rig.hub.core.turns.spend(turns.UNITS)
-    bob.say("publish", messages=[{"topic": "a", "data": "x" * 100}] * 100)
+    messages = [{"topic": "a", "data": "x" * 100}] * 100
+    bob.say("publish", messages=messages)
+    bob.say("publish", messages=messages)
+    bob.say("publish", topic="a", data="last")
     bob.close(1000)
     assert alice.messages() == []
     await rig.settle()
+    received = alice.messages()
+    assert len(received) == 201
+    assert received[-1]["data"] == "last"
+
+
+async def test_batches_that_wait_for_their_turn_end_with_a_connection_that_the_server_ends() -> (
+    None
+):
+    rig = Rig()
+    alice, bob = await rig.client("alice"), await rig.client("bob")
+    alice.subscribe("a", presence=False)
+    rig.hub.core.turns.spend(turns.UNITS)
+    messages = [{"topic": "a", "data": "x" * 100}] * 100
+    bob.say("publish", messages=messages)
+    bob.say("publish", messages=messages)
+    rig.hub.end(bob.connection, ServiceError("forbidden", "the account is locked"))
+    await rig.settle()
     assert len(alice.messages()) == 100
+
+
+async def test_a_client_that_closes_while_its_batches_wait_gets_no_new_rate_budget() -> None:
+    rig = Rig(publish_rate_user=150)
+    alice, bob = await rig.client("alice"), await rig.client("bob")
+    alice.subscribe("a", presence=False)
+    rig.hub.core.turns.spend(turns.UNITS)
+    messages = [{"topic": "a", "data": "x" * 100}] * 100
+    bob.say("publish", messages=messages[:1])
+    bob.say("publish", messages=messages)
+    bob.say("publish", messages=messages)
+    bob.close(1000)
+    await rig.settle()
+    assert len(alice.messages()) == 150
 
 
 async def test_connections_with_many_topics_that_close_together_take_turns() -> None:

@@ -288,7 +288,8 @@ class Hub:
         self.mute(connection)
         connection.closed = True
         core.echoes.forget(connection)
-        connection.waiting = None
+        if not connection.busy:
+            connection.waiting = None
         self._open.discard(connection)
         core.stats.connections[connection.encoder.name] -= 1
         identity = connection.identity
@@ -296,7 +297,8 @@ class Hub:
             return
         core.stats.authenticated -= 1
         core.limiter.release(identity)
-        core.rates.forget(identity, connection.client_id)
+        if not connection.busy:
+            core.rates.forget(identity, connection.client_id)
         if core.connections.get(connection.client_id) is connection:
             del core.connections[connection.client_id]
             if self._draining:
@@ -332,6 +334,7 @@ class Hub:
         sink = connection.sink
         # After `going_away`, the client resumes on another node: keep its members for the grace.
         self.closed(connection, None if error.code == "going_away" else code)
+        connection.waiting = None
         sink.close(code, error.code)
 
     def _slow(self, connection: Connection) -> None:

@@ -176,12 +176,16 @@ class Inbound:
 
     def _resume(self, connection: Connection) -> None:
         """Handle the frames that arrived during a slow request."""
+        core, identity = self._core, connection.identity
         connection.busy = False
         # The client could not be heard in the meantime.
-        connection.last_heard = connection.last_spoke = self._core.clock()
+        connection.last_heard = connection.last_spoke = core.clock()
         self._go_on(connection)
-        if not connection.busy:
-            connection.sink.hold(False)
+        if connection.busy:
+            return
+        connection.sink.hold(False)
+        if connection.closed and identity is not None:
+            core.rates.forget(identity, connection.client_id)
 
     async def _subscribe_later(
         self, connection: Connection, request: SubscribeRequest, groundwork: Groundwork | None
@@ -234,14 +238,17 @@ class Inbound:
             self._fewer.set()
 
     def _go_on(self, connection: Connection) -> None:
-        """Handle waiting frames, until one of them is slow again."""
+        """Handle waiting frames, until one of them is slow again.
+
+        Also after the end of the connection: its client may have published and closed.
+        """
         waiting = connection.waiting
-        while waiting and not connection.busy and not connection.closed:
+        while waiting and not connection.busy:
             frame = waiting.popleft()
-            if isinstance(frame, SubscribeRequest):
-                self.subscribe(connection, frame)
-            else:
+            if not isinstance(frame, SubscribeRequest):
                 self._take(connection, frame)
+            elif not connection.closed:
+                self.subscribe(connection, frame)
         if not waiting:
             connection.waiting = None
 
@@ -294,7 +301,6 @@ class Inbound:
         """Handle a frame with a long list in its turn."""
         await self._core.turns.wait(units)
         connection.busy = False
-        # Also after its end: its client may have published and closed.
         self._take(connection, data, in_turn=True)
         if not connection.busy:
             self._resume(connection)
