@@ -263,6 +263,28 @@ async def test_a_page_reads_little_more_than_it_has(
         assert max(lengths) < 10
 
 
+async def test_a_page_of_one_large_message_shows_that_others_remain(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replay_bounds, "PAGE_BYTES", 400)
+    async with asyncio.timeout(BOUND), running_server(redis_url=store.url) as node:
+        drafts = [Draft("demo.x", "row", b'"%b"' % (b"x" * 900), None, None, None)] * 3
+        sent = [each for each in await send(node, drafts) if isinstance(each, Published)]
+        first, middle, last = sent
+
+        async def page(**start: Any) -> tuple[list[str], bool]:
+            begin = {"since": None, "before": None, "after": None, **start}
+            found = await node.hub.core.backplane.logs.page("demo.x", **begin, limit=50)
+            return [json.loads(body)["id"] for body in found.messages], found.has_more
+
+        assert await page() == ([last.id], True)
+        assert await page(since=1) == ([last.id], True)
+        assert await page(after=0) == ([first.id], True)
+        assert await page(after=middle.seq) == ([last.id], False)
+        assert await page(before=last.id) == ([middle.id], True)
+        assert await page(before=middle.id) == ([first.id], False)
+
+
 async def test_pages_before_a_message_end_at_the_beginning_of_the_log(store: Store) -> None:
     async with asyncio.timeout(BOUND), running_server(redis_url=store.url) as node:
         drafts = [Draft("demo.x", "row", b"%d" % n, None, None, None) for n in range(60)]

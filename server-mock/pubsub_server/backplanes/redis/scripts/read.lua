@@ -68,18 +68,20 @@ local function marked(topic, log, state, mode, mark)
 end
 
 -- Entries from one end of a log, some at a time, until one is not wanted or a limit is reached.
--- Expired ones have no size, because they are no part of an answer.
+-- Expired ones do not count, because they are no part of an answer. At least two that do are taken:
+-- a message of any size is a page, and the next one shows that the page is not the last.
 local function take(command, log, from, to, count, most, wanted)
-  local taken, size = {}, 0
+  local taken, size, alive = {}, 0, 0
   while from and #taken < count do
     local some = math.min(count - #taken, size * 4 < most and 64 or most > 0 and 16 or 200)
     local entries = redis.call(command, log, from, to, 'COUNT', some)
     from = #entries == some and '(' .. entries[some][1] or nil
     for _, entry in ipairs(entries) do
       local time, expiry = times_of(entry)
-      if (most > 0 and size > most) or (wanted and not wanted(time)) then return taken end
+      local full = most > 0 and size > most and alive > 1
+      if full or (wanted and not wanted(time)) then return taken end
       taken[#taken + 1] = entry
-      if expiry > now then size = size + #entry[2][2] end
+      if expiry > now then size, alive = size + #entry[2][2], alive + 1 end
     end
   end
   return taken
