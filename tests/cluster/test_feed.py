@@ -9,7 +9,6 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from websockets.exceptions import InvalidStatus
@@ -26,6 +25,7 @@ from tests.cluster.nodes import Node
 from tests.cluster.processes import children
 from tests.cluster.store import Store, running
 from tests.cluster.waiting import until
+from tests.http_client import http_client
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable
@@ -78,7 +78,7 @@ async def publish(socket: Socket, numbers: range) -> None:
 
 async def shown(node: RunningServer, name: str) -> float:
     """Return a metric of a node."""
-    async with httpx.AsyncClient(base_url=node.http) as http:
+    async with http_client(base_url=node.http) as http:
         text = (await http.get("/metrics")).text
     samples = (each for one in text_string_to_metric_families(text) for each in one.samples)
     return next(each.value for each in samples if each.name == f"hanzo_pubsub_{name}")
@@ -86,7 +86,7 @@ async def shown(node: RunningServer, name: str) -> float:
 
 async def readiness(node: RunningServer) -> int:
     """Return the status of `/readyz`."""
-    async with httpx.AsyncClient(base_url=node.http) as http:
+    async with http_client(base_url=node.http) as http:
         return (await http.get("/readyz")).status_code
 
 
@@ -251,7 +251,7 @@ async def test_a_node_that_receives_nothing_is_not_ready_disconnects_its_clients
         with pytest.raises(InvalidStatus, match="503"):
             async with peer(node, token):
                 pass
-        async with httpx.AsyncClient(headers={"Authorization": f"Bearer {token}"}) as http:
+        async with http_client(headers={"Authorization": f"Bearer {token}"}) as http:
             answer = await http.get(f"{node.http}/v1/subscribe", params={"topics": TOPIC})
         assert (answer.status_code, answer.json()["code"]) == (503, "unavailable")
         way.swallows = "nothing"

@@ -13,6 +13,7 @@ import pytest
 from pubsub_server.backplanes.redis.lease import Lease
 from tests.cluster.fleet import BOUND, RefusedError, node_process, nodes, peer
 from tests.cluster.waiting import until
+from tests.http_client import http_client
 
 if TYPE_CHECKING:
     from pubsub_server.testing import RunningServer
@@ -214,7 +215,7 @@ async def test_bulk_batches_share_a_separate_budget_on_all_nodes(
         for node, count in ((a, 6), (b, 6), (a, 1)):
             headers = {"Authorization": f"Bearer {token}"}
             messages = [{"topic": "demo.x", "data": {}} for _ in range(count)]
-            async with httpx.AsyncClient(base_url=node.http, headers=headers) as rest:
+            async with http_client(base_url=node.http, headers=headers) as rest:
                 answer = await rest.post("/v1/messages:batch", json={"messages": messages})
             results = answer.json().get("results", [])
             answers.append((answer.status_code, sum("seq" in each for each in results)))

@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import httpx
 import promql_parser
 import pytest
 import yaml
@@ -17,6 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from hanzoai.pubsub import AuthError, PermissionDenied, PubSubClient
 from pubsub_server.testing import running_server
 from tests.cluster.waiting import until
+from tests.http_client import http_client
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator
@@ -35,7 +35,7 @@ Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 
 async def scrape(node: RunningServer) -> Samples:
-    async with httpx.AsyncClient() as http:
+    async with http_client() as http:
         text = (await http.get(f"{node.http}/metrics")).text
     return {
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value
@@ -194,7 +194,7 @@ async def test_no_label_has_a_value_that_a_client_chooses(store: Store, tmp_path
         asyncio.timeout(BOUND),
         node_with_everything(store, tmp_path) as node,
         client(node) as ps,
-        httpx.AsyncClient() as http,
+        http_client() as http,
     ):
         secret = "s3cret-of-a-client"
         await ps.publish(f"demo.{secret}", {"type": secret, "data": secret})

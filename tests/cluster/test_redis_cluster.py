@@ -6,7 +6,6 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
-import httpx
 import pytest
 
 from hanzoai.pubsub import Published, PubSubClient
@@ -15,6 +14,7 @@ from tests.cluster.redis_cluster import PRIMARIES, redis_cluster
 from tests.cluster.test_backplane import Traffic, collect, differences, settled
 from tests.cluster.test_limits import published, refusal
 from tests.cluster.test_presence import change, snapshot, users
+from tests.http_client import http_client
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -93,7 +93,7 @@ async def test_a_redis_cluster_behaves_like_one_redis(kind: str, tmp_path: Path)
         assert {(m.topic, m.data) for m in replayed} == {(n, d) for n in names for d in (1, 2)}
         batch = [{"topic": name, "data": 9} for name in names]
         headers = {"Authorization": f"Bearer {a.service_token()}"}
-        async with httpx.AsyncClient(base_url=a.http, headers=headers) as rest:
+        async with http_client(base_url=a.http, headers=headers) as rest:
             answer = await rest.post("/v1/messages:batch", json={"messages": batch})
         results = answer.json()["results"]
         assert [r["seq"] for r in results] == [(each.seq or 0) + 1 for each in done]

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-import httpx
 import pytest
 
 from hanzoai.pubsub import PubSubClient, RetryOptions
@@ -26,6 +25,7 @@ from tests.cluster.ledger import Publisher, Subscriber, faults, gather, settled
 from tests.cluster.nodes import Node
 from tests.cluster.store import Store
 from tests.cluster.waiting import until
+from tests.http_client import http_client
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
@@ -168,7 +168,7 @@ async def attended(made: Cluster, subscribers: Sequence[Subscriber]) -> None:
             there.setdefault(each.pattern, []).append(each.name)
     token = dev_tokens.mint(made.key, "warden", kind="admin")
     wrong = [(node, topic) for node in made.nodes for topic in there]
-    async with httpx.AsyncClient(headers={"Authorization": f"Bearer {token}"}) as http:
+    async with http_client(headers={"Authorization": f"Bearer {token}"}) as http:
 
         async def all_right() -> bool:
             while wrong:

@@ -40,6 +40,7 @@ from tests.cluster.nodes import Node
 from tests.cluster.processes import alive, bus_of, children, descendants
 from tests.cluster.store import program, running
 from tests.cluster.waiting import until
+from tests.http_client import http_client
 
 if TYPE_CHECKING:
     from asyncio.subprocess import Process
@@ -88,7 +89,7 @@ async def users(asked: PubSubClient) -> set[str]:
 
 
 async def total(node: Node, name: str) -> float:
-    async with httpx.AsyncClient() as http:
+    async with http_client() as http:
         text = (await http.get(node.ready["http"] + "/metrics")).text
     families = text_string_to_metric_families(text)
     return sum(each.value for family in families for each in family.samples if each.name == name)
@@ -221,7 +222,7 @@ async def test_when_all_end_nothing_is_acknowledged_that_a_reader_did_not_get(
         writers: list[asyncio.Task[None]] = []
         for lane in range(6):
             http = await stack.enter_async_context(
-                httpx.AsyncClient(
+                http_client(
                     base_url=node.ready["http"], headers={"Authorization": f"Bearer {token}"}
                 )
             )

@@ -19,11 +19,10 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
-import httpx
-
 from hanzoai.pubsub import PubSubClient
 from tests import forked
 from tests.docs.blocks import ROOT, WHOLE, prelude
+from tests.http_client import http_client
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Mapping
@@ -235,7 +234,7 @@ class Page:
         if body.strip():
             headers.setdefault("Content-Type", "application/json")
         async with (
-            httpx.AsyncClient(base_url=self.server.http) as client,
+            http_client(base_url=self.server.http) as client,
             client.stream(method, path, headers=headers, content=body.strip() or None) as answer,
         ):
             expected = int(block.value) if block.directive == "status" else 200

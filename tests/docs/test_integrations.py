@@ -21,6 +21,7 @@ from hanzoai.pubsub.streams import stream_reader
 from hanzoai.pubsub.testing import ThreadedServer
 from tests.docs.blocks import ROOT, blocks
 from tests.docs.model import model_api
+from tests.http_client import http_client
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -88,7 +89,7 @@ async def test_fastapi_publishes_and_signs_tokens(
     transport = httpx.ASGITransport(app=module.app)
     async with (
         module.lifespan(module.app),
-        httpx.AsyncClient(transport=transport, base_url="http://app") as http,
+        http_client(transport=transport, base_url="http://app") as http,
     ):
         assert (await http.post("/orders/7/ship")).json()["id"].startswith("msg_")
         token = (await http.post("/pubsub-token")).json()["token"]

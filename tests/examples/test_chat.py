@@ -9,13 +9,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import httpx
 import pytest
 
 from examples.chat.library import keywords, passages, search
 from examples.chat.script import MOST, next_piece
 from hanzoai.pubsub.streams import text_of
 from tests import programs
+from tests.http_client import http_client
 
 if TYPE_CHECKING:
     from hanzoai.pubsub.streams import Part
@@ -118,7 +118,7 @@ async def test_the_chat_gives_tokens_to_its_own_page_and_leaves_no_process(name:
         line = (await process.stdout.readline()).decode()
         url = line.removeprefix("chat: ").strip()
         origin = {"Origin": url.rstrip("/")}
-        async with httpx.AsyncClient(base_url=url, trust_env=False) as browser:
+        async with http_client(base_url=url, trust_env=False) as browser:
             assert (await browser.get("page.js")).status_code == 200
             assert (await browser.get("config")).json()["scribe"] == "scribe"
             token = await browser.post("token?user=ana", headers=origin)

@@ -11,7 +11,6 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import httpx
 import pytest
 from rich.console import Console
 
@@ -23,6 +22,7 @@ from examples.demo.stage import Happening, Stage
 from examples.demo.story import load_words
 from tests import programs
 from tests.cluster.waiting import until
+from tests.http_client import http_client
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
@@ -125,7 +125,7 @@ async def test_a_demonstration_that_stays_waits_for_a_browser_and_ends_cleanly_o
         assert (await process.stdout.readline()).startswith(b"chat: http://127.0.0.1:")
         url = (await process.stdout.readline()).decode().removeprefix("in a browser: ").strip()
         assert b"when you open the page" in await process.stdout.readline()
-        async with httpx.AsyncClient(base_url=url, trust_env=False) as browser:
+        async with http_client(base_url=url, trust_env=False) as browser:
             page = await browser.get("")
             assert "Hanzo PubSub demonstration" in page.text
             assert (await browser.get("page.js")).status_code == 200

@@ -10,10 +10,10 @@ import socket
 import sys
 from typing import TYPE_CHECKING
 
-import httpx
 import pytest
 
 from tests import forked, programs
+from tests.http_client import http_client
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -28,7 +28,7 @@ async def test_a_server_serves_and_ends_with_its_exit_code() -> None:
         server = await forked.serve(*FREE)
         ready = json.loads(await server.stdout.readline())
         assert ready["pid"] == server.pid != os.getpid()
-        async with httpx.AsyncClient(trust_env=False) as http:
+        async with http_client(trust_env=False) as http:
             assert (await http.get(f"{ready['http']}/healthz")).status_code == 200
         server.send_signal(signal.SIGTERM)
         assert await server.wait() == 0

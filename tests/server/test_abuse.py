@@ -7,7 +7,6 @@ import json
 import logging
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-import httpx
 import orjson
 import pytest
 from websockets.asyncio.client import connect
@@ -27,11 +26,14 @@ from pubsub_server.shared import topic_index
 from pubsub_server.shared.limits import ConnectionLimiter
 from pubsub_server.shared.requests import Draft
 from pubsub_server.testing import running_server
+from tests.http_client import http_client
 from tests.server.hub_rig import START_MS, STREAM, Peer, Rig
 from tests.server.websocket_rig import BOUND, close_code, raw, serving
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
+
+    import httpx
 
     from pubsub_server.backplane import Entry, Replay
 
@@ -52,7 +54,7 @@ async def test_what_is_nested_deeply_stops_no_reader(speed: Literal["on", "off"]
                 speed=speed,
                 on_error=errors.append,
             ) as alice,
-            httpx.AsyncClient(base_url=server.http) as mallory,
+            http_client(base_url=server.http) as mallory,
             connect(server.ws) as socket,
         ):
             subscription = alice.subscribe("demo.a")
@@ -197,7 +199,7 @@ async def test_an_unknown_expectation_gets_417_and_no_failure(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(logging.getLogger("pubsub_server"), "propagate", True)
-    async with running_server() as server, httpx.AsyncClient(base_url=server.http) as http:
+    async with running_server() as server, http_client(base_url=server.http) as http:
         response = await http.get("/v1/session", headers={"Expect": "miracles"})
         assert response.status_code == 417
         assert response.headers["X-Request-Id"]
@@ -310,7 +312,7 @@ async def events(
 
 
 async def test_a_stream_cut_before_its_first_message_resumes_on_a_topic_without_a_log() -> None:
-    async with running_server() as server, httpx.AsyncClient(base_url=server.http) as http:
+    async with running_server() as server, http_client(base_url=server.http) as http:
         headers = {"Authorization": f"Bearer {server.token()}"}
         lines = await events(http, headers, lambda line: line.startswith("data:"))
         (mark,) = [line.removeprefix("id: ") for line in lines if line.startswith("id: ")]
@@ -456,7 +458,7 @@ async def test_batches_over_http_take_turns(monkeypatch: pytest.MonkeyPatch) -> 
         headers = {"Authorization": f"Bearer {server.token('mallory')}"}
         body = {"messages": [{"topic": "demo.a", "data": "x" * 100}] * 1_000}
         size = len(json.dumps(body))
-        async with asyncio.timeout(BOUND), httpx.AsyncClient(base_url=server.http) as client:
+        async with asyncio.timeout(BOUND), http_client(base_url=server.http) as client:
             posts = [
                 asyncio.create_task(client.post("/v1/messages:batch", headers=headers, json=body))
                 for _ in range(20)

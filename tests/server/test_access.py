@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
-import httpx
 import jwt
 import pytest
 import trustme
@@ -24,6 +23,7 @@ from pubsub_server.auth.jwks import FetchFailed
 from pubsub_server.errors import ServiceError
 from pubsub_server.settings.sources import load
 from pubsub_server.testing import RunningServer, running_server
+from tests.http_client import http_client
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -80,7 +80,7 @@ async def iam() -> AsyncIterator[Iam]:
 
 
 async def status(server: RunningServer, token: str) -> int:
-    async with httpx.AsyncClient(base_url=server.http) as client:
+    async with http_client(base_url=server.http) as client:
         answer = await client.get("/v1/session", headers={"Authorization": f"Bearer {token}"})
     return answer.status_code
 
@@ -240,7 +240,7 @@ async def test_claims_may_have_other_names(iam: Iam) -> None:
     rename = {"jwt_claims": {"orgs": "owner", "user_id": "id"}}
     async with (
         running_server(iam_url=iam.url, behind_tls_proxy=True, **rename) as server,
-        httpx.AsyncClient(base_url=server.http) as client,
+        http_client(base_url=server.http) as client,
     ):
         headers = {"Authorization": iam.token(id="bob", owner="acme")}
         assert (await client.get("/v1/session", headers=headers)).json()["user_id"] == "bob"

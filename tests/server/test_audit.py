@@ -8,7 +8,6 @@ import threading
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-import httpx
 import pytest
 import websockets
 
@@ -16,6 +15,7 @@ from pubsub_server.auth.identity import Identity
 from pubsub_server.interfaces import Caller
 from pubsub_server.observe.audit import AuditLog, FileSink
 from pubsub_server.testing import RunningServer, running_server
+from tests.http_client import http_client
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -131,7 +131,7 @@ async def test_a_rejected_http_client_is_recorded_with_address_and_request_id(
     tmp_path: Path,
 ) -> None:
     file = tmp_path / "audit.jsonl"
-    async with audited_server(file) as server, httpx.AsyncClient(base_url=server.http) as http:
+    async with audited_server(file) as server, http_client(base_url=server.http) as http:
         bad = {"Authorization": "Bearer bad", "X-Forwarded-For": "192.0.2.1"}
         for path in ("/v1/session", "/v1/subscribe?topics=demo.a"):
             answer = await http.get(path, headers=bad)
@@ -161,7 +161,7 @@ async def test_a_connection_is_named_by_its_id_and_by_what_a_trusted_proxy_says(
                 answer = json.loads(await socket.recv())
         headers = {**forwarded, "Authorization": f"Bearer {server.token('bob')}"}
         url = f"{server.http}/v1/subscribe?topics=demo.a"
-        async with httpx.AsyncClient() as http, http.stream("GET", url, headers=headers) as stream:
+        async with http_client() as http, http.stream("GET", url, headers=headers) as stream:
             assert stream.status_code == 200
             client_id = stream.headers["Client-Id"]
     denied, taken, asked, streaming = lines(file)

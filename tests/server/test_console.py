@@ -7,7 +7,6 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any
 
-import httpx
 import pytest
 from pydantic import ValidationError
 
@@ -16,10 +15,13 @@ from pubsub_server.listeners.http import dev_sign_in
 from pubsub_server.listeners.http.console import FILES
 from pubsub_server.settings.config import Settings
 from pubsub_server.testing import RunningServer, running_server
+from tests.http_client import http_client
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
+
+    import httpx
 
 WHO = {"user": "ana", "kind": "admin"}
 
@@ -32,7 +34,7 @@ async def server() -> AsyncIterator[RunningServer]:
 
 @pytest.fixture
 async def browser(server: RunningServer) -> AsyncIterator[httpx.AsyncClient]:
-    async with httpx.AsyncClient(base_url=server.http) as client:
+    async with http_client(base_url=server.http) as client:
         yield client
 
 
@@ -161,7 +163,7 @@ async def test_an_invalid_host_gets_into_no_policy(
 async def test_behind_a_proxy_the_socket_is_at_the_same_origin() -> None:
     async with (
         running_server(behind_tls_proxy=True, iam_jwks_url="https://iam.example/keys") as server,
-        httpx.AsyncClient(base_url=server.http) as browser,
+        http_client(base_url=server.http) as browser,
     ):
         headers = {"Host": "pubsub.example.com"}
         config = (await browser.get("/console/config.json", headers=headers)).json()
@@ -179,7 +181,7 @@ async def test_the_address_of_the_socket_may_be_set() -> None:
     url = "wss://live.example.com:8443/pubsub/ws"
     async with (
         running_server(ws_url=url) as server,
-        httpx.AsyncClient(base_url=server.http) as browser,
+        http_client(base_url=server.http) as browser,
     ):
         assert (await browser.get("/console/config.json")).json()["ws"] == url
         page = await browser.get("/")
@@ -312,7 +314,7 @@ async def test_the_requested_identity_is_checked(
 async def test_the_console_signs_in_only_on_a_development_server() -> None:
     async with (
         running_server(behind_tls_proxy=True, iam_jwks_url="https://iam.example/keys") as server,
-        httpx.AsyncClient(base_url=server.http) as browser,
+        http_client(base_url=server.http) as browser,
     ):
         answer = await browser.post("/console/token", json=WHO, headers=from_page(server))
         assert answer.status_code in {404, 405}

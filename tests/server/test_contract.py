@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import httpx
 import pytest
 
 from hanzoai.pubsub import Published, PubSubClient, SchemaError
@@ -20,6 +19,7 @@ from pubsub_server.contract import document, setup
 from pubsub_server.contract.document import ContractError
 from pubsub_server.contract.typescript_types import typescript_types
 from pubsub_server.testing import running_server
+from tests.http_client import http_client
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -121,7 +121,7 @@ async def test_a_payload_that_does_not_match_reaches_no_subscriber() -> None:
             await ps.publish("demo.free", {"data": "anything"})
             seen = [(await anext(sub)).data for _ in range(2)]
         assert seen == [ORDER, "anything"]
-        async with httpx.AsyncClient() as http:
+        async with http_client() as http:
             answer = await http.post(
                 f"{server.http}/v1/topics/demo.prices.ACME/messages",
                 headers={"Authorization": f"Bearer {server.admin_token()}"},

@@ -8,13 +8,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-import httpx
 import pytest
 
 from pubsub_server.listeners.http import connection as http_connection
 from pubsub_server.listeners.http import parse_turns
 from pubsub_server.listeners.http.parse_turns import ParseTurns
 from pubsub_server.testing import running_server
+from tests.http_client import http_client
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -91,7 +91,7 @@ async def test_bodies_arrive_whole_though_each_piece_waits_for_its_turn(
     monkeypatch.setattr(parse_turns, "SECONDS", 1e-9)
     monkeypatch.setattr(http_connection, "PIECE", 1_000)
     headers = {"Authorization": f"Bearer {server.token()}"}
-    async with httpx.AsyncClient(base_url=server.http, headers=headers) as client:
+    async with http_client(base_url=server.http, headers=headers) as client:
         posts = [client.post("/v1/messages:batch", json=BATCH) for _ in range(10)]
         async with asyncio.timeout(BOUND):
             answers = await asyncio.gather(*posts)

@@ -6,12 +6,12 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING
 
-import httpx
 import pytest
 
 from pubsub_server.listeners.pre_auth import PreAuthLimiter, pre_auth_limiter
 from pubsub_server.settings.config import Settings
 from pubsub_server.testing import running_server
+from tests.http_client import http_client
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -151,7 +151,7 @@ async def test_heads_and_bodies_before_authentication_are_bounded_for_each_addre
 async def test_a_body_of_a_known_client_may_be_larger_than_the_limit() -> None:
     async with (
         running_server(unauthenticated_bytes=5_000) as server,
-        httpx.AsyncClient(base_url=server.http) as client,
+        http_client(base_url=server.http) as client,
     ):
         headers = {"Authorization": f"Bearer {server.token('alice')}"}
         assert (await client.get("/v1/session", headers=headers)).status_code == 200

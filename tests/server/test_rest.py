@@ -7,14 +7,16 @@ import json
 import math
 from typing import TYPE_CHECKING, Any
 
-import httpx
 import pytest
 
 from hanzoai.pubsub import PubSubClient
 from pubsub_server.testing import RunningServer, running_server
+from tests.http_client import http_client
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+
+    import httpx
 
 TOPIC = "chat.session.abc"
 MESSAGES = f"/v1/topics/{TOPIC}/messages"
@@ -30,7 +32,7 @@ async def server() -> AsyncIterator[RunningServer]:
 
 def api(server: RunningServer, token: str | None = None) -> httpx.AsyncClient:
     headers = {"Authorization": f"Bearer {token}"} if token else {}
-    return httpx.AsyncClient(base_url=server.http, headers=headers)
+    return http_client(base_url=server.http, headers=headers)
 
 
 @pytest.fixture
@@ -623,7 +625,7 @@ async def test_a_request_of_another_version_of_http_is_refused_in_http_1_1(
 
 
 async def test_pages_of_other_origins_cannot_read_the_metrics(server: RunningServer) -> None:
-    async with httpx.AsyncClient(base_url=server.http) as client:
+    async with http_client(base_url=server.http) as client:
         for method in ("GET", "OPTIONS"):
             headers = {"Origin": "https://evil.example", "Access-Control-Request-Method": "GET"}
             answer = await client.request(method, "/metrics", headers=headers)

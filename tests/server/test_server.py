@@ -30,6 +30,7 @@ from pubsub_server.access.setup import StartError
 from pubsub_server.auth.api_keys import generate, hash_key
 from pubsub_server.process import tune_collector
 from pubsub_server.testing import running_server
+from tests.http_client import http_client
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -107,7 +108,7 @@ async def test_the_program_prints_its_addresses_serves_and_drains(
         assert line["ws"].endswith("/ws")
         async with (
             program("token", "--user", "alice", environ=environ) as minting,
-            httpx.AsyncClient(base_url=line["http"]) as client,
+            http_client(base_url=line["http"]) as client,
         ):
             code, token, _ = await ended(minting)
             assert code == 0
@@ -460,9 +461,7 @@ async def test_a_file_of_settings_starts_a_server_with_tls_keys_audit_and_webhoo
             assert server.http.startswith("https://")
             assert server.ws.startswith("wss://")
             headers = {"Authorization": f"Bearer {key}"}
-            async with httpx.AsyncClient(
-                base_url=server.http, headers=headers, verify=trust
-            ) as client:
+            async with http_client(base_url=server.http, headers=headers, verify=trust) as client:
                 for topic in ("system.a", "elsewhere"):
                     path = f"/v1/topics/{topic}/messages"
                     answer = await client.post(path, json={"data": {"hush": 1}})
@@ -529,7 +528,7 @@ async def test_two_servers_in_one_process_take_only_their_own_tokens() -> None:
     async with (
         running_server() as one,
         running_server() as other,
-        httpx.AsyncClient(headers={"Authorization": one.token()}) as client,
+        http_client(headers={"Authorization": one.token()}) as client,
     ):
         statuses = [(await client.get(f"{s.http}/v1/session")).status_code for s in (one, other)]
         assert statuses == [200, 401]
@@ -555,7 +554,7 @@ async def test_a_start_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
 
 async def test_a_server_that_has_stopped_leaves_no_task_and_no_port() -> None:
     before = asyncio.all_tasks()
-    async with running_server() as server, httpx.AsyncClient(base_url=server.http) as client:
+    async with running_server() as server, http_client(base_url=server.http) as client:
         await client.get("/healthz")
     assert asyncio.all_tasks() == before
     port = int(server.http.rsplit(":", 1)[1])
@@ -564,7 +563,7 @@ async def test_a_server_that_has_stopped_leaves_no_task_and_no_port() -> None:
 
 
 async def test_an_admin_injects_faults_where_that_is_enabled() -> None:
-    async with running_server() as server, httpx.AsyncClient(base_url=server.http) as client:
+    async with running_server() as server, http_client(base_url=server.http) as client:
         fault = {"fault": "drop"}
         for token, status in ((server.admin_token(), 200), (server.token(), 403), ("x", 401)):
             headers = {"Authorization": token}
@@ -574,7 +573,7 @@ async def test_an_admin_injects_faults_where_that_is_enabled() -> None:
         wrong = await client.post("/v1/faults", json={"fault": "melt"}, headers=headers)
         assert (wrong.status_code, wrong.json()["code"]) == (400, "invalid_frame")
     async with running_server(faults=False) as server:
-        async with httpx.AsyncClient(base_url=server.http) as client:
+        async with http_client(base_url=server.http) as client:
             headers = {"Authorization": server.admin_token()}
             assert (await client.post("/v1/faults", json=fault, headers=headers)).status_code == 404
         with pytest.raises(RuntimeError, match="faults"):
@@ -584,7 +583,7 @@ async def test_an_admin_injects_faults_where_that_is_enabled() -> None:
 async def test_while_it_drains_a_server_is_not_ready() -> None:
     async with (
         running_server() as server,
-        httpx.AsyncClient(base_url=server.http) as client,
+        http_client(base_url=server.http) as client,
     ):
         assert (await client.get("/readyz")).status_code == 200
         server.server._ready = False
@@ -596,7 +595,7 @@ async def test_while_it_drains_a_server_is_not_ready() -> None:
 async def test_a_server_is_not_ready_for_a_while_before_it_takes_nothing_new() -> None:
     async with (
         running_server(drain_notice=3_600_000) as server,
-        httpx.AsyncClient(base_url=server.http) as client,
+        http_client(base_url=server.http) as client,
     ):
         stopping = asyncio.create_task(server.server.stop())
         async with asyncio.timeout(PATIENCE):
@@ -633,7 +632,7 @@ async def test_sighup_reopens_the_audit_log(environ: dict[str, str], tmp_path: P
     audit = tmp_path / "audit.jsonl"
     async with program(*SERVE, "--audit-file", str(audit), environ=environ) as process:
         line = await ready(process)
-        async with httpx.AsyncClient(base_url=line["http"]) as client:
+        async with http_client(base_url=line["http"]) as client:
             headers = {"Authorization": "x"}
             await client.get("/v1/session", headers=headers)
             process.send_signal(signal.SIGHUP)

@@ -13,6 +13,7 @@ import pytest
 from httpx_sse import EventSource, ServerSentEvent
 
 from pubsub_server.testing import RunningServer, running_server
+from tests.http_client import http_client
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable
@@ -78,7 +79,7 @@ async def stream(
 
 async def publish(server: RunningServer, data: object, topic: str = TOPIC) -> dict[str, Any]:
     headers = {"Authorization": server.service_token()}
-    async with httpx.AsyncClient(base_url=server.http, headers=headers) as client:
+    async with http_client(base_url=server.http, headers=headers) as client:
         answer = await client.post(f"/v1/topics/{topic}/messages", json={"data": data})
         assert answer.status_code == 201, answer.text
         body: dict[str, Any] = answer.json()
@@ -201,7 +202,7 @@ async def test_a_stream_that_replaces_another_is_the_same_member_and_ends_it(
 
 
 async def test_a_stream_gets_the_id_that_the_session_named(server: RunningServer) -> None:
-    async with httpx.AsyncClient(base_url=server.http) as http:
+    async with http_client(base_url=server.http) as http:
 
         async def session(token: str, **query: str) -> str:
             headers = {"Authorization": f"Bearer {token}"}
@@ -393,7 +394,7 @@ async def test_a_keepalive_comment_comes_while_nothing_happens() -> None:
     async with running_server(sse_keepalive=50) as server:
         headers = {"Authorization": reader(server)}
         async with (
-            httpx.AsyncClient(base_url=server.http, headers=headers) as client,
+            http_client(base_url=server.http, headers=headers) as client,
             client.stream("GET", "/v1/subscribe", params={"topics": TOPIC}) as response,
         ):
             seen = 0
@@ -420,7 +421,7 @@ async def test_every_message_reaches_every_stream_in_order(
     for _ in tasks:
         await ready.acquire()
     headers = {"Authorization": server.service_token()}
-    async with httpx.AsyncClient(base_url=server.http, headers=headers) as client:
+    async with http_client(base_url=server.http, headers=headers) as client:
         for start in range(0, 200, 50):
             batch = [{"topic": TOPIC, "data": n} for n in range(start, start + 50)]
             await client.post("/v1/messages:batch", json={"messages": batch})

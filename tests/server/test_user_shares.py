@@ -11,7 +11,6 @@ import weakref
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-import httpx
 import pytest
 import trustme
 from aiohttp import web
@@ -21,6 +20,7 @@ from pubsub_server.errors import ServiceError
 from pubsub_server.listeners.http.connection import HttpConnection
 from pubsub_server.listeners.http.user_shares import UserShares
 from pubsub_server.testing import running_server
+from tests.http_client import http_client
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -162,7 +162,7 @@ async def test_bodies_that_one_user_is_sending_are_bounded_together() -> None:
             await settled(server, 36)
             writer.write(part)
             assert await status(reader) == 429
-            async with httpx.AsyncClient(base_url=server.http) as client:
+            async with http_client(base_url=server.http) as client:
                 headers = {"Authorization": f"Bearer {server.token('bob')}"}
                 answer = await client.post(
                     "/v1/topics/demo.a/messages", headers=headers, json={"data": "x" * 9_000}
@@ -188,7 +188,7 @@ async def test_responses_that_one_user_does_not_read_are_bounded_together(
     pages = {"history_max_messages": 1_000, "history_page_max": 1_000}
     async with running_server(**limits, **pages, **files) as server:
         batch = [{"topic": "demo.a", "data": "x" * 9_000}] * 10
-        async with httpx.AsyncClient(base_url=server.http, verify=trust or True) as client:
+        async with http_client(base_url=server.http, verify=trust or True) as client:
             headers = {"Authorization": f"Bearer {server.token('bob')}"}
             for _ in range(100):
                 answer = await client.post(
@@ -227,7 +227,7 @@ async def test_an_idle_connection_keeps_nothing_of_its_last_response() -> None:
                 responses.append(weakref.ref(response))
             sending(self, method, response)
 
-        async with httpx.AsyncClient(base_url=server.http) as client:
+        async with http_client(base_url=server.http) as client:
             headers = {"Authorization": f"Bearer {server.token('alice')}"}
             address = "/v1/topics/demo.a/messages"
             await client.post(address, headers=headers, json={"data": "x" * 100_000})
@@ -254,7 +254,7 @@ async def test_a_large_response_is_refused_before_it_is_made(
         monkeypatch.setattr(server.hub, "history", noted)
         share = listener(server).connections.users.enter(ALICE)
         share.hold(10**9)
-        async with httpx.AsyncClient(base_url=server.http) as client:
+        async with http_client(base_url=server.http) as client:
             for user, status_code in (("alice", 429), ("bob", 200)):
                 headers = {"Authorization": f"Bearer {server.token(user)}"}
                 answer = await client.get(f"/v1/topics/demo.{user}/history", headers=headers)

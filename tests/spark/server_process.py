@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 COMMAND = (sys.executable, "-m", "pubsub_server")
+PATIENCE = 60
+"""Maximum seconds of a request."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,7 @@ class ServerProcess:
                 params={"after": after, "limit": 500},
                 headers={"Authorization": f"Bearer {self.admin}"},
                 trust_env=False,
+                timeout=PATIENCE,
             )
             page = answer.raise_for_status().json()
             found += page["messages"]
@@ -65,7 +68,7 @@ class ServerProcess:
 
     def requests(self, route: str) -> int:
         """Return the number of answered requests to a route."""
-        text = httpx.get(f"{self.url}/metrics", trust_env=False).text
+        text = httpx.get(f"{self.url}/metrics", trust_env=False, timeout=PATIENCE).text
         return sum(
             int(float(line.rpartition(" ")[2]))
             for line in text.splitlines()
@@ -78,6 +81,7 @@ class ServerProcess:
             json=body,
             headers={"Authorization": f"Bearer {token or self.token_file.read_text()}"},
             trust_env=False,
+            timeout=PATIENCE,
         )
         return answer.raise_for_status().json()
 

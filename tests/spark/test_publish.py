@@ -50,6 +50,7 @@ def stored(server: ThreadedServer, topic: str = "jobs.rows") -> list[Any]:
             params={"after": after, "limit": 500},
             headers={"Authorization": f"Bearer {server.admin_token()}"},
             trust_env=False,
+            timeout=60,
         )
         page = answer.raise_for_status().json()
         found += [message["data"] for message in page["messages"]]

@@ -10,17 +10,19 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import httpx
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
 from hanzoai.pubsub import PermissionDenied, PubSubClient, soc
 from hanzoai.pubsub.payload_bytes import bytes_of, value_of
 from pubsub_server.testing import running_server
+from tests.http_client import http_client
 from tests.server.protocols.peers import EventPeer, HubPeer, events, hub, until
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+
+    import httpx
 
     from pubsub_server.testing import RunningServer
 
@@ -72,7 +74,7 @@ async def town(stack: AsyncExitStack, kind: str) -> Town:
     token = server.token("alice", kind="service" if kind == "service" else "user")
     ps = await stack.enter_async_context(PubSubClient(url=server.ws, token=token))
     http = await stack.enter_async_context(
-        httpx.AsyncClient(base_url=server.http, headers={"Authorization": f"Bearer {token}"})
+        http_client(base_url=server.http, headers={"Authorization": f"Bearer {token}"})
     )
     return Town(server, ps, http)
 

@@ -8,7 +8,6 @@ import logging
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-import httpx
 import pytest
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed, InvalidStatus
@@ -20,6 +19,7 @@ from pubsub_server.listeners.signed.relays import Relays
 from pubsub_server.listeners.signed.stream_codec import Received
 from pubsub_server.listeners.signed.upstreams import UpstreamError
 from pubsub_server.tasks import Tasks
+from tests.http_client import http_client
 from tests.ports import free_port
 from tests.server.protocols.peers import BOUND, until
 from tests.server.signed.peers import (
@@ -331,7 +331,7 @@ async def test_two_nodes_of_ours_carry_a_topic_between_their_sockets() -> None:
             socket(broker) as home,
             socket(edge, f"{TOPIC_HEX}?{peer}") as away,
             socket(edge, f"{TOPIC_HEX}{WRITES}&{peer}") as writer,
-            httpx.AsyncClient() as http,
+            http_client() as http,
         ):
             await until(lambda: broker.stats.subscriptions == 2)
             for frame in (HELLO, EMPTY, HELLO):

@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import httpx
 import pytest
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import InvalidStatus
@@ -18,6 +17,7 @@ from hanzoai.pubsub import PubSubClient
 from hanzoai.pubsub.errors import InvalidPayload, InvalidTopic
 from hanzoai.pubsub.soc import keccak256, to_data
 from pubsub_server.testing import running_server
+from tests.http_client import http_client
 from tests.server.protocols.peers import BOUND, until
 from tests.server.signed.peers import EMPTY, FORGED, HELLO, ID, NAME, OWNER, TOPIC, stream
 
@@ -136,7 +136,7 @@ async def test_wrong_parameters_are_refused_before_the_upgrade(
 
 
 async def test_a_topic_that_is_a_text_is_its_hash() -> None:
-    async with node() as server, socket(server, "my-topic"), httpx.AsyncClient() as http:
+    async with node() as server, socket(server, "my-topic"), http_client() as http:
         await subscribed(server, 1)
         url = server.server.others["signed"].replace("ws://", "http://")
         (listed,) = (await http.get(url)).json()["topics"]
@@ -208,7 +208,7 @@ async def test_a_topic_opens_again_at_once_after_its_last_socket_left() -> None:
 @pytest.mark.statement("B-23")
 @pytest.mark.parametrize("prefix", ["/pubsub/", "/v1/pubsub/"])
 async def test_active_topics_are_listed_with_role_and_connections(prefix: str) -> None:
-    async with node(signed_listen="0") as server, httpx.AsyncClient() as http:
+    async with node(signed_listen="0") as server, http_client() as http:
         url = server.ws.replace("ws://", "http://").removesuffix("/ws") + prefix
         assert (await http.get(url)).json() == {"topics": []}
         async with socket(server), stream(server.server.others["signed_stream"]):
@@ -224,7 +224,7 @@ async def test_active_topics_are_listed_with_role_and_connections(prefix: str) -
 
 
 async def test_topics_that_may_not_be_read_are_not_listed() -> None:
-    async with node() as server, socket(server), httpx.AsyncClient() as http:
+    async with node() as server, socket(server), http_client() as http:
         await subscribed(server, 1)
         url = server.server.others["signed"].replace("ws://", "http://")
         assert len((await http.get(url)).json()["topics"]) == 1

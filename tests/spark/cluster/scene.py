@@ -12,10 +12,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import httpx
-
 from pubsub_server.auth import dev_tokens
 from tests.cluster.nodes import Node
+from tests.http_client import http_client
 from tests.spark.cluster.audience import Audience, audience
 
 if TYPE_CHECKING:
@@ -127,7 +126,7 @@ class Scene:
         await self.node.restart(number)
 
     async def _metrics(self) -> str:
-        async with httpx.AsyncClient(trust_env=False) as client:
+        async with http_client(trust_env=False) as client:
             return (await client.get(f"{self.url}/metrics")).raise_for_status().text
 
     async def play(
