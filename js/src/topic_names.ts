@@ -32,7 +32,7 @@ function invalid(name: unknown, kind: 'topic' | 'pattern'): InvalidTopic {
 function diagnose(name: string, kind: 'topic' | 'pattern'): [problem: string, remedy?: string] {
   if (name === '') return ['is empty'];
   const foreign = FOREIGN.exec(name);
-  if (foreign) return [`has ${ascii(foreign[0])} as character ${foreign.index + 1}`];
+  if (foreign) return [`has ${ascii(foreign[0])} at character ${foreign.index + 1}`];
   if (name.length > MAX_TOPIC) {
     return [`has ${name.length} bytes`, `Use at most ${MAX_TOPIC} bytes.`];
   }
@@ -47,13 +47,13 @@ function diagnose(name: string, kind: 'topic' | 'pattern'): [problem: string, re
     const star = segment.indexOf('*');
     if (star >= 0 && kind === 'topic') {
       return [
-        `has the wildcard '*' as character ${at + star}`,
+        `has the wildcard '*' at character ${at + star}`,
         'Publish to one topic by its full name; `*` and `**` are for subscriptions.',
       ];
     }
     if (star >= 0 && segment !== '*' && segment !== '**') {
       return [
-        `mixes '*' at character ${at + star} with others in one segment`,
+        `mixes '*' at character ${at + star} with other characters in one segment`,
         'Use `*` (one segment) or `**` (one or more) as a whole segment.',
       ];
     }

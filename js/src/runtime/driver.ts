@@ -405,8 +405,13 @@ export class Driver implements Client, Ports, Owner {
     return states;
   }
 
-  /** Begin a subscription. */
+  /**
+   * Begin a subscription.
+   *
+   * @throws ClosedError The client has ended, while a part of it was loading; if it failed, its error.
+   */
   add(request: Subscribe, inbox: Inbox): void {
+    if (this.over.aborted) this.checkOpen();
     this.inboxes.set(request.sub, inbox);
     this.perform((session) => session.subscribe(request));
   }

@@ -107,11 +107,17 @@ export class Publisher implements Settling {
 
   // ---------------------------------------------------------------- from the driver
 
-  /** Call into the session; the promise receives the settled outcome. */
+  /**
+   * Call into the session; the promise receives the settled outcome. It rejects if the client has
+   * ended.
+   */
   settled(ref: number, call: (session: Session) => void, end: number = Infinity): Promise<Outcome> {
+    const { _client: client } = this;
     return new Promise((settle) => {
+      // The client may have ended while a part of it was loading.
+      if (client.over.aborted) client.checkOpen();
       this._awaiting._add({ ref, settle, end });
-      this._client.perform(call);
+      client.perform(call);
     });
   }
 

@@ -42,10 +42,7 @@ export async function subscribe<Data>(
   const bounds = merged(queue, client.options.receiveQueue);
   const limit = client.timeoutOf(options.timeout);
   signal?.throwIfAborted();
-  if (request.presence) {
-    await client.addPresence(options);
-    client.checkOpen();
-  }
+  if (request.presence) await client.addPresence(options);
   const inbox = new Inbox(request.topics, bounds, request.after);
   const special = types ?? (typeof presence === 'boolean' ? undefined : presence);
   const setPresence =

@@ -101,7 +101,7 @@ def _diagnose(name: str, kind: str) -> tuple[str, str | None]:
     if not name:
         return "is empty", None
     if foreign := _FOREIGN.search(name):
-        return f"has {foreign[0]!a} as character {foreign.start() + 1}", None
+        return f"has {foreign[0]!a} at character {foreign.start() + 1}", None
     if len(name) > MAX_TOPIC:
         return f"has {len(name)} bytes", f"Use at most {MAX_TOPIC} bytes."
     at = 1
@@ -115,12 +115,12 @@ def _diagnose(name: str, kind: str) -> tuple[str, str | None]:
             star = at + segment.index("*")
             if kind == "topic":
                 return (
-                    f"has the wildcard '*' as character {star}",
+                    f"has the wildcard '*' at character {star}",
                     "Publish to one topic by its full name; `*` and `**` are for subscriptions.",
                 )
             if segment not in ("*", "**"):
                 return (
-                    f"mixes '*' at character {star} with others in one segment",
+                    f"mixes '*' at character {star} with other characters in one segment",
                     "Use `*` (one segment) or `**` (one or more) as a whole segment.",
                 )
         at += len(segment) + 1

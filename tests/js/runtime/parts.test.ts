@@ -4,6 +4,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { ConnectionFailed, PermissionDenied } from '../../../js/src/errors.js';
+import type { PubSub } from '../../../js/src/index.js';
 import { BACKGROUND } from '../../../js/src/runtime/background_part.js';
 import type { Environment } from '../../../js/src/runtime/client.js';
 import type { Driver } from '../../../js/src/runtime/driver.js';
@@ -336,6 +337,40 @@ test('calls time out even if the operations do not load', async () => {
   });
   await ps.close();
 });
+
+for (const [what, call] of [
+  ['publish', (ps) => ps.publish('a.b', { data: 1 })],
+  [
+    'batch',
+    async (ps) => {
+      const [result] = await ps.publishMany([['a.b', { data: 1 }]]);
+      throw result;
+    },
+  ],
+  ['subscription', (ps) => ps.subscribe('a.b')],
+  ['subscription with types', (ps) => ps.subscribe('a.b', { types: ['token'] })],
+  ['subscription with presence', (ps) => ps.subscribe('a.b', { presence: true })],
+  ['presence update', (ps) => ps.updatePresence('a.b', { status: 'here' })],
+] as const satisfies readonly (readonly [string, (ps: PubSub) => Promise<unknown>])[]) {
+  test(`a ${what} whose part loads after the client has failed rejects with the reason`, async () => {
+    for (const part of ['operations', 'presence', 'arguments'] as const) {
+      const { ps, peer } = virtualClient();
+      const gate = deferred<void>();
+      const hold = (usual: () => Promise<unknown>) => gate.promise.then(usual);
+      peer.silent.add('auth');
+      const body = async () => {
+        const failed = assert.rejects(call(ps), { code: 'token_invalid', message: 'Not yours.' });
+        await turns();
+        peer.socket.receive({ type: 'auth.error', code: 'token_invalid', message: 'Not yours.' });
+        await turns();
+        assert.equal(ps.state, 'failed');
+        gate.resolve();
+        await failed;
+      };
+      await (part === 'operations' ? operations(hold, body) : loading(part, hold, body));
+    }
+  });
+}
 
 test('the client keeps nothing of a denied subscription', async () => {
   const { ps, peer } = virtualClient();
