@@ -21,6 +21,7 @@ from hanzoai.pubsub.cli import stdio
 from hanzoai.pubsub.cli.exits import MEANINGS, Exit
 from hanzoai.pubsub.cli.main import COMMANDS, SERVER_COMMANDS, main
 from hanzoai.pubsub.cli.process import run
+from hanzoai.pubsub.cli.publish import FIELDS
 from hanzoai.pubsub.streams import Delta, stream_reader
 from pubsub_server.testing import RunningServer, running_server
 from tests import programs
@@ -59,6 +60,13 @@ def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixtu
     told = capsys.readouterr().out
     assert "exit codes:" in told
     assert "HANZO_PUBSUB_URL" in told
+
+
+def test_help_of_publish_names_every_field_of_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["publish", "--help"]) == Exit.OK
+    told = capsys.readouterr().out
+    assert all(f'"{field}"' in told for field in FIELDS)
+    assert "if standard input" in told
 
 
 def test_help_of_a_command_is_the_help_that_the_command_prints(

@@ -766,7 +766,8 @@ async def test_a_rejected_handshake_reports_its_status(
         error = await failure(url, transport=choice)
     assert (error.code, error.retry_after) == (code, retry_after)
     assert f"HTTP {status}" in error.reason
-    assert ("Check the path of the URL" in error.reason) is (status == 404)
+    advice = "Check the port and the path of the URL, usually 8057 and /ws."
+    assert (advice in error.reason) is (status == 404)
 
 
 async def test_a_redirect_is_not_followed() -> None:

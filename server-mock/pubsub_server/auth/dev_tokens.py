@@ -166,7 +166,7 @@ class DevTokens:
             raise ServiceError(
                 "token_invalid",
                 "the token was not signed with the development key of this machine; "
-                "`hanzo-pubsub token --user NAME` prints one",
+                "`hanzo-pubsub token --user NAME` prints a valid token",
             ) from None
         identity = identity_from_claims(claims)
         if identity.expires_at is not None and identity.expires_at <= self._clock() * 1000:

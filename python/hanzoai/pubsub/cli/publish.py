@@ -64,16 +64,19 @@ def _parser() -> Parser:
     parser = Parser(
         "publish",
         "Publish to a topic. The command exits when the server has the message. With --data -,"
-        '\nit reads one JSON object per line: {"type": ..., "data": ..., "id": ..., "ttl": ...}.'
-        "\nWith --type, each line is only the data. The command publishes the lines in order, and"
-        "\nprints how many are published, duplicates, failed or unknown. An unknown line may have"
-        "\nbeen published: its answer did not arrive.",
+        '\nit reads one JSON object per line, {"type", "data", "id", "ttl", "meta"}; only "data" is'
+        "\nrequired. With --type, each line is only the data. The command publishes the lines in"
+        "\norder, and prints how many are published, duplicates, failed or unknown. An unknown line"
+        "\nmay have been published: its answer did not arrive.",
     )
     parser.add_argument("topic", metavar="TOPIC", help="a topic without wildcards")
     # Only for the error: the data without --data is a likely mistake.
     parser.add_argument("bare", nargs="?", help=argparse.SUPPRESS)
     parser.add_argument(
-        "--data", metavar="JSON|@FILE|-", help="data, a file with it, or lines from standard input"
+        "--data",
+        metavar="JSON|@FILE|-",
+        help="data, a file with it, or lines from standard input [default: - if standard input is "
+        "not a terminal]",
     )
     parser.add_argument("--type", help="type of the message [default: message]")
     parser.add_argument("--id", help="message id; the server publishes an id once")

@@ -170,11 +170,7 @@ class HttpApi:
             check_text("prefix", prefix, "the beginning of topics")
         if limit is not None:
             check_whole("limit", limit, unit="a number of topics")
-        try:
-            return (await self.rest.topics(prefix=prefix, limit=limit, timeout=seconds)).topics
-        except PermissionDenied as error:
-            error.remedy = "Listing topics requires the token of an administrator."
-            raise
+        return (await self.rest.topics(prefix=prefix, limit=limit, timeout=seconds)).topics
 
     async def positions(
         self,

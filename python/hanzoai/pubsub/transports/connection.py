@@ -93,7 +93,7 @@ def refusal(options: ClientOptions, status: int, retry_after: str | None) -> Tra
     if 300 <= status < 400:
         reason = f"{reason} Redirects are not followed: they would carry the token away."
     if status == 404:
-        reason = f"{reason} Check the path of the URL, usually /ws."
+        reason = f"{reason} Check the port and the path of the URL, usually 8057 and /ws."
     return TransportFailed(code, reason, retry_after_of(retry_after))
 
 
