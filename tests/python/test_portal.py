@@ -17,6 +17,8 @@ from hanzoai.pubsub.runtime.portal import Portal
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+BOUND = 60
+
 
 @pytest.fixture
 def portal() -> Generator[Portal]:
@@ -57,7 +59,7 @@ def test_a_handler_that_raises_stop_iteration_ends_with_an_error(portal: Portal)
         return next(iter(()))
 
     async def handled() -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(BOUND):
             await portal.run_handler(take_from_nothing, ())
 
     with pytest.raises(RuntimeError, match="raised StopIteration"):
@@ -78,13 +80,13 @@ def test_ctrl_c_cancels_the_coroutine(portal: Portal) -> None:
             raise
 
     def interrupt() -> None:
-        began.wait(5)
+        began.wait(BOUND)
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
     threading.Thread(target=interrupt).start()
     with pytest.raises(KeyboardInterrupt):
         portal.call(forever)
-    assert cancelled.wait(5)
+    assert cancelled.wait(BOUND)
 
 
 def test_the_loop_does_not_wait_for_itself(portal: Portal) -> None:
@@ -112,7 +114,7 @@ def test_after_its_end_calls_are_refused_and_remaining_tasks_are_cancelled() -> 
     portal.call(leave_behind)
     portal.stop()
     portal.stop()
-    assert ended.wait(5)
+    assert ended.wait(BOUND)
     with pytest.raises(ClosedError):
         portal.call(leave_behind)
 
@@ -137,7 +139,7 @@ def test_calls_during_the_close_get_an_error_and_none_hangs() -> None:
             thread.start()
         portal.stop()
         for thread in threads:
-            thread.join(5)
+            thread.join(BOUND)
             assert not thread.is_alive()
 
 
@@ -152,14 +154,14 @@ def test_a_call_after_the_last_turn_of_the_loop_gets_an_error(
 
     def close_later() -> None:
         closing.set()
-        arrived.wait(60)
+        arrived.wait(BOUND)
         close()
 
     def schedule_later(*given: Any) -> Any:
         if threading.current_thread() is not caller:
             return schedule(*given)
         entered.set()
-        closing.wait(60)
+        closing.wait(BOUND)
         handle = schedule(*given)
         arrived.set()
         return handle
@@ -174,9 +176,9 @@ def test_a_call_after_the_last_turn_of_the_loop_gets_an_error(
     monkeypatch.setattr(loop, "call_soon_threadsafe", schedule_later)
     caller = threading.Thread(target=call, daemon=True)
     caller.start()
-    assert entered.wait(60)
+    assert entered.wait(BOUND)
     portal.stop()
-    caller.join(10)
+    caller.join(BOUND)
     assert ended == [ClosedError]
 
 
@@ -202,7 +204,7 @@ def test_a_handler_that_ends_the_client_is_not_waited_for(portal: Portal) -> Non
 
     def handle() -> None:
         portal.release_handler()
-        go_on.wait(5)
+        go_on.wait(BOUND)
         finished.set()
 
     async def call() -> None:
@@ -211,6 +213,6 @@ def test_a_handler_that_ends_the_client_is_not_waited_for(portal: Portal) -> Non
     portal.call(call)
     assert not finished.is_set()
     go_on.set()
-    assert finished.wait(5)
+    assert finished.wait(BOUND)
     with contextlib.suppress(Exception):
         portal.release_handler()  # has no effect outside of a handler

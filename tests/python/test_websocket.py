@@ -439,7 +439,7 @@ async def test_a_close_frame_without_a_code_is_answered_as_the_protocol_requires
         with pytest.raises(TransportClosed) as caught:
             await transport.receive()
         assert caught.value.code == 1005
-        await asyncio.wait_for(answered.wait(), 10)
+        await asyncio.wait_for(answered.wait(), 60)
 
 
 async def test_a_peer_that_sends_a_close_frame_and_leaves_tcp_open_does_not_block_the_reader() -> (
@@ -658,7 +658,7 @@ async def test_a_handshake_that_is_answered_after_the_dial_was_given_up_leaves_n
             await dialing
         given_up.set()
         await transport.close()
-        await asyncio.wait_for(cut.wait(), 5)
+        await asyncio.wait_for(cut.wait(), 60)
 
 
 # ---------------------------------------------------------------- life
