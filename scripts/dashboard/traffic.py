@@ -126,10 +126,10 @@ class Traffic:
                     due -= 1
                     number += 1
                     again = number % 50 == 0
-                    said = number - again
-                    line = {"type": "line", "data": {"n": said, "text": "x" * 120}}
+                    index = number - again
+                    line = {"type": "line", "data": {"n": index, "text": "x" * 120}}
                     task = asyncio.create_task(
-                        ps.publish(room(said), line, id=f"{node.name}-{said}")
+                        ps.publish(room(index), line, id=f"{node.name}-{index}")
                     )
                     sent.add(task)
                     task.add_done_callback(sent.discard)

@@ -30,7 +30,7 @@ _DURATIONS = {
 
 def errors(table: Errors) -> str:
     """The page `docs/errors.md`."""
-    table = table.said(both_names)
+    table = table.spelled(both_names)
     out = [
         header("spec/errors.yaml"),
         "",

@@ -101,7 +101,7 @@ def _literal(name: str, values: Iterable[str], doc: str) -> list[str]:
 
 def errors(table: Errors) -> str:
     """The module `generated/errors.py`."""
-    table = table.said(python_name)
+    table = table.spelled(python_name)
     out = [
         header("#", "spec/errors.yaml"),
         '"""Every error code and close code, with what it means and what to do about it."""',

@@ -25,7 +25,7 @@ def _row(name: str, record: Record) -> str:
 
 def errors(table: Errors) -> str:
     """The module `generated/errors.ts`."""
-    table = table.said(typescript_name)
+    table = table.spelled(typescript_name)
     out = [
         header("//", "spec/errors.yaml"),
         "",

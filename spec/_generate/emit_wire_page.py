@@ -98,14 +98,14 @@ def _bounds(field: Schema) -> str:
         "minimum": "at least {}",
         "maximum": "at most {}",
     }
-    said = [
+    facts = [
         text.format(f"{field[key]:,}")
         for key, text in words.items()
         if key in field and field[key] not in (0, 1, 2**53 - 1)
     ]
     if "pattern" in field:
-        said.append(f"matches `{field['pattern'].replace('|', chr(92) + '|')}`")
-    return ", ".join(said)
+        facts.append(f"matches `{field['pattern'].replace('|', chr(92) + '|')}`")
+    return ", ".join(facts)
 
 
 def _type(field: Schema) -> str:

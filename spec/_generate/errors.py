@@ -33,7 +33,7 @@ class Record:
     status: int | None = None
     close: int | None = None
 
-    def said(self, spell: Callable[[str, str], str]) -> Record:
+    def spelled(self, spell: Callable[[str, str], str]) -> Record:
         """This error with the names in its texts in the spelling of a language."""
 
         def put(text: str) -> str:
@@ -75,13 +75,13 @@ class Errors:
         """The names of the exception classes, without duplicates."""
         return tuple(dict.fromkeys(record.error for record in self.codes))
 
-    def said(self, spell: Callable[[str, str], str]) -> Errors:
+    def spelled(self, spell: Callable[[str, str], str]) -> Errors:
         """This table with the names in its texts in the spelling of a language.
 
         Args:
             spell: Converts a name in snake case and its value, which may be empty.
         """
-        return replace(self, codes=tuple(record.said(spell) for record in self.codes))
+        return replace(self, codes=tuple(record.spelled(spell) for record in self.codes))
 
     def of(self, name: str) -> tuple[Record, ...]:
         """The codes of a class: first the one that names it, then in the order of the file."""

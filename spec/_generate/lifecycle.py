@@ -184,7 +184,7 @@ def _pairs(
         _known("ignore, faults", entry, {"in", "event", "because"})
         for pair in product(_some(entry["in"], states), _some(entry["event"], events)):
             if pair in pairs:
-                raise SpecError(f"lifecycle.yaml: said twice: {pair}")
+                raise SpecError(f"lifecycle.yaml: defined twice: {pair}")
             pairs.add(pair)
     return pairs
 

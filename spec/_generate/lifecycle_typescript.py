@@ -75,7 +75,7 @@ def lifecycle(machine: Lifecycle) -> str:
     for event, source in machine.sources.items():
         body = "\n".join(_event(machine, event))
         name = _function(event)
-        out.append(f"/** {_said(machine, event, source)} */")
+        out.append(f"/** {_describe(machine, event, source)} */")
         if same := written.get(body):
             out += [f"export const {name}: typeof {same} = {same};", ""]
             continue
@@ -100,7 +100,7 @@ def _function(event: str) -> str:
     return camel(f"on_{event.replace('.', '_')}")
 
 
-def _said(machine: Lifecycle, event: str, source: str) -> str:
+def _describe(machine: Lifecycle, event: str, source: str) -> str:
     timer = next((timer for timer, fired in machine.timers.items() if fired == event), None)
     return f"The timer `{timer}` ran out." if timer else f"`{event}`, from the {source}."
 

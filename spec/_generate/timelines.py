@@ -96,11 +96,11 @@ class _Timeline:
     def view(self, line: int, text: str, *, stale: bool = False) -> None:
         """The present text, on a lifeline."""
         x, y = LINES[line] - 118, self.height - 2
-        said = f"{text}  (stale)" if stale else text
+        shown = f"{text}  (stale)" if stale else text
         self.shapes.append(
             f'<rect class="view{" stale" if stale else ""}" x="{x}" y="{y}" width="236" '
             f'height="{BOX - 6}" rx="6"/>'
-            f'<text class="shown" x="{LINES[line]}" y="{y + 16}">{escape(said) or "&#160;"}</text>'
+            f'<text class="shown" x="{LINES[line]}" y="{y + 16}">{escape(shown) or "&#160;"}</text>'
         )
         self.height += BOX + 4
 

@@ -84,16 +84,16 @@ def _centrifugo(connection: socket.socket) -> None:
 
 def _nats(connection: socket.socket) -> None:
     connection.sendall(NATS_INFO)
-    said = b""
+    output = b""
     inbox = b"1"
     while data := connection.recv(PIECE):
-        said += data
+        output += data
         out = b""
         while True:
-            head, end, rest = said.partition(b"\r\n")
+            head, end, rest = output.partition(b"\r\n")
             if not end:
                 break
-            if publish := NATS_PUBLISH.match(said):
+            if publish := NATS_PUBLISH.match(output):
                 size = int(publish[2])
                 if len(rest) < size + 2:
                     break
@@ -104,7 +104,7 @@ def _nats(connection: socket.socket) -> None:
                 out += b"PONG\r\n"
             elif head.startswith(b"SUB "):
                 inbox = head.split(b" ")[-1]
-            said = rest
+            output = rest
         connection.sendall(out)
 
 

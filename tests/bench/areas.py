@@ -101,6 +101,6 @@ def _legend(place: int, name: str, colour: str) -> str:
     return mark + _text(x + 18, y, name, "start")
 
 
-def _text(x: float, y: float, said: str, anchor: str, size: int = 12) -> str:
+def _text(x: float, y: float, text: str, anchor: str, size: int = 12) -> str:
     where = f'x="{x:.0f}" y="{y:.0f}" text-anchor="{anchor}" font-size="{size}"'
-    return f"<text {where}>{escape(said)}</text>"
+    return f"<text {where}>{escape(text)}</text>"

@@ -110,10 +110,10 @@ def _centrifugo(connection: socket.socket) -> None:
 
 def _nats(connection: socket.socket) -> None:
     connection.sendall(NATS_INFO)
-    said = b""
+    output = b""
     while data := connection.recv(PIECE):
-        said += data
-        *lines, said = said.split(b"\r\n")
+        output += data
+        *lines, output = output.split(b"\r\n")
         if b"PING" in lines:
             connection.sendall(b"PONG\r\n")
         if any(line.startswith(b"SUB ") for line in lines):

@@ -130,11 +130,11 @@ def _idle(crowds: Sequence[Worker], pids: Sequence[int], turns: int) -> Json:
     _everybody(crowds, SETTLE)
     cpu = sum(map(cpu_seconds, pids))
     begin = time.monotonic()
-    told = _everybody(crowds, PING * turns)
+    reported = _everybody(crowds, PING * turns)
     seconds = time.monotonic() - begin
     used = sum(map(cpu_seconds, pids)) - cpu
-    connections, pings = (sum(each[name] for each in told) for name in ("open", "pings"))
-    if min(each["least"] for each in told) < turns - 1:
+    connections, pings = (sum(each[name] for each in reported) for name in ("open", "pings"))
+    if min(each["least"] for each in reported) < turns - 1:
         raise RuntimeError("a connection was not pinged in time")
     return {
         "seconds": seconds,
@@ -152,7 +152,7 @@ def _everybody(crowds: Sequence[Worker], seconds: float) -> list[Json]:
 
 
 def _open(crowd: Worker, server: Server, key: str, first: int, count: int, source: int = 1) -> Json:
-    told = crowd.ask(
+    reported = crowd.ask(
         do="open",
         port=urlsplit(server.ws).port,
         source=f"127.0.0.{source}",
@@ -161,9 +161,9 @@ def _open(crowd: Worker, server: Server, key: str, first: int, count: int, sourc
         count=count,
         at_once=AT_ONCE,
     )
-    if "error" in told:
-        raise RuntimeError(told["error"])
-    return told
+    if "error" in reported:
+        raise RuntimeError(reported["error"])
+    return reported
 
 
 # ---------------------------------------------------------------- servers

@@ -65,13 +65,13 @@ def _case(
     with ExitStack() as stack:
         crowds = [stack.enter_context(worker("tests.bench.crowd")) for _ in hearing]
         for crowd, (server, key) in zip(crowds, hearing, strict=True):
-            told = crowd.ask(
+            reported = crowd.ask(
                 do="open", port=urlsplit(server.ws).port, source="127.0.0.1", key=key, first=0,
                 count=topics * subscribers, at_once=AT_ONCE, name=name, members=subscribers,
                 presence=False,
             )  # fmt: skip
-            if "error" in told:
-                raise RuntimeError(told["error"])
+            if "error" in reported:
+                raise RuntimeError(reported["error"])
         road = Road(nodes[0][0], hearing[0][0], [f"{name}.{n}" for n in range(topics)], crowds)
         for burst in BURSTS:
             count = max(500, min(messages, messages * 20 // subscribers) // (1 + 4 // burst))
@@ -110,7 +110,7 @@ class Road:
             self._end.subscribe(topic)
         self._topics = topics
         self._crowds = crowds
-        self._said = time.monotonic()
+        self._reported_at = time.monotonic()
 
     def travel(self, count: int, burst: int) -> int:
         """Send messages to the topics in turn, one burst after the previous one has arrived.
@@ -133,9 +133,9 @@ class Road:
         return count + len(topics)
 
     def _send(self, messages: Sequence[tuple[str, str]]) -> None:
-        if time.monotonic() - self._said > SILENCE:
+        if time.monotonic() - self._reported_at > SILENCE:
             # The server cuts a client that never sends anything.
-            self._said = time.monotonic()
+            self._reported_at = time.monotonic()
             self._end.send({"type": "ping"})
         frames = [_frame(topic, content) for topic, content in messages]
         self._publisher.socket.sendall(b"".join(frames))
@@ -158,11 +158,11 @@ def _frame(topic: str, content: str) -> bytes:
 
 def _traffic(url: str) -> Mapping[str, int]:
     """Bytes that Redis has read and written."""
-    said = subprocess.run(
+    output = subprocess.run(
         ["redis-cli", "-s", url.removeprefix("unix://"), "info", "stats"],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
-    found = dict(line.split(":") for line in said.stdout.split() if ":" in line)
+    found = dict(line.split(":") for line in output.stdout.split() if ":" in line)
     return {
         "redis_in": int(found["total_net_input_bytes"]),
         "redis_out": int(found["total_net_output_bytes"]),

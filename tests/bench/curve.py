@@ -26,7 +26,7 @@ POINTS = {
     "patterns": tuple(2**n for n in range(11)),
     "bytes": tuple(250 * 2**n for n in range(8)),
 }
-SAID = {
+TITLES = {
     "subscribers": "of one topic",
     "topics": "with one subscriber each, published to in turn",
     "patterns": f"of others, beside {FEW} subscribers of the topic",
@@ -137,13 +137,13 @@ AXES: dict[str, Callable[[Server, Worker, int], Iterator[tuple[int, float]]]] = 
 def render(room: Json) -> str:
     """The table of this room; `draw` makes its picture."""
     rows: list[list[str]] = []
-    for axis, said in SAID.items():
+    for axis, title in TITLES.items():
         median = room["axes"][axis]["median"]
         points = list(median)
         first, middle, last = points[0], points[len(points) // 2], points[-1]
         rows.append(
             [
-                f"{axis} {said}",
+                f"{axis} {title}",
                 *(f"{median[each]:.0f} at {int(each):,}" for each in (first, middle, last)),
                 f"{(median[last] / median[middle]) ** (1 / (len(points) // 2)):.2f}",
             ]
@@ -161,9 +161,9 @@ def render(room: Json) -> str:
 def draw(room: Json) -> None:
     """Write the picture of this room."""
     panels = {
-        f"{axis} {said}": [
+        f"{axis} {title}": [
             (float(point), cost) for point, cost in room["axes"][axis]["median"].items()
         ]
-        for axis, said in SAID.items()
+        for axis, title in TITLES.items()
     }
     CHART.write_text(chart.panels("CPU µs of one publish", panels), encoding="utf-8")

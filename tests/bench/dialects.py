@@ -152,14 +152,14 @@ def _perform(url: str, ways: Sequence[Sequence[Step]]) -> list[tuple[socket.sock
     return list(zip(sockets, rests, strict=True))
 
 
-def _until(connection: socket.socket, mark: bytes, said: bytes) -> bytes:
+def _until(connection: socket.socket, mark: bytes, output: bytes) -> bytes:
     """Read past the mark; return the rest, from the next line or frame."""
-    while mark not in said:
+    while mark not in output:
         data = connection.recv(PIECE)
         if not data:
-            raise ConnectionError(f"closed before {mark!r}: {said[:200]!r}")
-        said += data
-    return said[said.index(mark) + len(mark) :]
+            raise ConnectionError(f"closed before {mark!r}: {output[:200]!r}")
+        output += data
+    return output[output.index(mark) + len(mark) :]
 
 
 class Publisher:

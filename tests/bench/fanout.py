@@ -132,11 +132,11 @@ def _load(
 
 def render_large(room: Json) -> str:
     """Like `render`, without repeating what is measured."""
-    said = (
+    summary = (
         f"### Fan-out to {LARGE:,}\n\n"
         f"As above, without bursts of 50; {rounds_of(room)}.{measured(room)}"
     )
-    return "\n\n".join([said, *_tables(room)])
+    return "\n\n".join([summary, *_tables(room)])
 
 
 def render(room: Json) -> str:
@@ -200,7 +200,7 @@ def _cell(room: Json, size: str, name: str, figure: str) -> str:
 
 def _verdict(room: Json, bursts: list[int]) -> str:
     rows: list[list[str]] = []
-    for peer, limit, said in (
+    for peer, limit, size in (
         (peers.NATS, 1.0, "at most nats-server"),
         (peers.BARE, 1.5, "at most 1.5 times the bare writer"),
     ):
@@ -215,7 +215,7 @@ def _verdict(room: Json, bursts: list[int]) -> str:
                     cells.append(f"{own / other:.2f}, {met(own / other <= limit)}")
                 else:
                     cells.append(f"{own / other:.2f}")
-            rows.append([f"{said}, {burst} at a time", *cells])
+            rows.append([f"{size}, {burst} at a time", *cells])
     head = ["target", *(f"{int(size):,} subscribers" for size in room["sizes"])]
     return (
         f"Targets, as the CPU time of `{peers.OURS}` divided by that of the peer. They date from a "

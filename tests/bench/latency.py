@@ -187,15 +187,15 @@ def _many(room: Json) -> str:
         [name, f"{found['p50_ms']:.0f}", f"{found['p99_ms']:.0f}"]
         for name, found in medians.items()
     ]
-    said = ""
+    note = ""
     if peers.EPOLL in medians:
         ratio = medians[peers.OURS]["p99_ms"] / medians[peers.EPOLL]["p99_ms"]
-        said = (
+        note = (
             f"\n\nTarget: a p99 of at most {TO_C} times that of the loop in C "
             f"({met(ratio <= TO_C)}: {ratio:.2f})."
         )
     return (
         f"With {MANY:,} subscribers and one message every {MANY_EVERY} s, "
         f"{rounds_of({'rounds': turns})}. The writes of one message take a large part of this "
-        "time in every language.\n\n" + table(["server", "p50 ms", "p99 ms"], rows) + said
+        "time in every language.\n\n" + table(["server", "p50 ms", "p99 ms"], rows) + note
     )

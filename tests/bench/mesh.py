@@ -143,8 +143,8 @@ def _run(system: str, messages: int) -> Json:
 
 async def _cpu_of(store: Store) -> float:
     """CPU time in seconds."""
-    told: Any = await store.command("INFO", "cpu")
-    lines = (told.decode() if isinstance(told, bytes) else str(told)).splitlines()
+    reported: Any = await store.command("INFO", "cpu")
+    lines = (reported.decode() if isinstance(reported, bytes) else str(reported)).splitlines()
     fields = dict(line.split(":", 1) for line in lines if ":" in line)
     return float(fields["used_cpu_sys"]) + float(fields["used_cpu_user"])
 

@@ -86,8 +86,8 @@ def versions() -> dict[str, str]:
     for program in ("nats-server", "redis-server"):
         path = _found(program)
         if path is not None:
-            said = subprocess.run([path, "--version"], capture_output=True, text=True, check=True)
-            words = said.stdout.replace("v=", "v").split()
+            output = subprocess.run([path, "--version"], capture_output=True, text=True, check=True)
+            words = output.stdout.replace("v=", "v").split()
             found[program] = next(w[1:] for w in words if w[0] == "v" and w[1:2].isdigit())
     if (path := _found("centrifugo")) is not None:
         # If `go install` has built it, it reports the version 0.0.0.
@@ -107,8 +107,8 @@ def _go_folders() -> list[str]:
     """Folders in which `go install` puts programs."""
     folders = [os.environ.get("GOBIN", ""), str(Path.home() / "go" / "bin")]
     if (go := shutil.which("go")) is not None:
-        said = subprocess.run([go, "env", "GOPATH"], capture_output=True, text=True, check=True)
-        folders += [str(Path(each) / "bin") for each in said.stdout.strip().split(os.pathsep)]
+        output = subprocess.run([go, "env", "GOPATH"], capture_output=True, text=True, check=True)
+        folders += [str(Path(each) / "bin") for each in output.stdout.strip().split(os.pathsep)]
     return [folder for folder in folders if folder]
 
 

@@ -111,17 +111,17 @@ def _table(found: Json, bare: str, ours: str) -> str:
 
 
 def _verdict(found: Json, bare: str, ours: str) -> str:
-    said: list[str] = []
+    ratios: list[str] = []
     for window, contenders in found.items():
         cost = {name: one["median"]["cpu_us"] for name, one in contenders.items()}
         ratio = cost[ours] / cost[bare]
         peers = min(value for name, value in cost.items() if not name.startswith((bare, ours)))
-        said.append(
+        ratios.append(
             f"With {window} in flight, the first is {met(ratio <= TO_BARE)} ({ratio:.2f}), and the "
             f"second is {met(cost[ours] < peers)}: the cheapest peer costs "
             f"{peers / cost[ours]:.2f} times as much."
         )
     return (
         f"Targets: at most {TO_BARE} times the bare loop, and less than every peer. "
-        f"{' '.join(said)}"
+        f"{' '.join(ratios)}"
     )

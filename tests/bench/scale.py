@@ -179,8 +179,8 @@ def storms(costs: Costs) -> Iterator[tuple[str, simulator.Storm]]:
         yield name, simulator.storm(lost, nodes - 1, costs.accept / BUSY, SEED, None, HORIZON)
         if nodes == 20:
             spread = simulator.Manners(spread=30.0)
-            told = simulator.storm(lost, nodes - 1, costs.accept / BUSY, SEED, spread)
-            yield f"{name}, over 30 s", told
+            reported = simulator.storm(lost, nodes - 1, costs.accept / BUSY, SEED, spread)
+            yield f"{name}, over 30 s", reported
 
 
 def _storms(costs: Costs) -> str:

@@ -78,9 +78,9 @@ def measure(*, quick: bool) -> Json:
 
 def render(room: Json) -> str:
     medians = {name: found["median"] for name, found in room["contenders"].items()}
-    said = [_table(medians), _targets(medians), _ratios(medians)]
+    sections = [_table(medians), _targets(medians), _ratios(medians)]
     if missing := [name for name in CONTENDERS if name not in medians]:
-        said.append(f"Not installed on this machine: {', '.join(missing)}.")
+        sections.append(f"Not installed on this machine: {', '.join(missing)}.")
     return (
         "### Many small streams\n\n"
         f"{STREAMS} topics, each with one publisher, which sends {RATE} acknowledged messages per "
@@ -89,7 +89,7 @@ def render(room: Json) -> str:
         "reconnect. It does not recognize repeated messages. The bare script numbers a message, "
         "appends it to a stream and publishes it to a channel, and does nothing else; "
         f"{rounds_of(room)}.{_versions(room)}{measured(room)}\n\n"
-        + "\n\n".join(part for part in said if part)
+        + "\n\n".join(part for part in sections if part)
     )
 
 

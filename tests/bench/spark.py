@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from hanzoai.pubsub.spark import FORMAT, PubSubConfig
 from tests.bench.processes import ROOT, Json, cpu_seconds, interleave, worker
 from tests.bench.servers import real_server
-from tests.bench.spark_peers import CONTENDERS, SHARE_OF_POSTS, TOLD, TOPICS, Sending
+from tests.bench.spark_peers import CONTENDERS, RESULT, SHARE_OF_POSTS, TOPICS, Sending
 from tests.bench.tables import met, table
 
 if TYPE_CHECKING:
@@ -126,14 +126,14 @@ def _rows(spark: Any, count: int, partitions: int) -> Any:
 
 def _send(frame: Any, sending: Sending, count: int) -> Mapping[str, float]:
     if sending.arrow:
-        told = frame.mapInArrow(sending.batches, TOLD).collect()
+        reported = frame.mapInArrow(sending.batches, RESULT).collect()
     else:
-        told = frame.rdd.mapPartitions(sending.rows).collect()
-    if sum(each[0] for each in told) != count:
-        raise RuntimeError(f"{told} is not {count} rows")
+        reported = frame.rdd.mapPartitions(sending.rows).collect()
+    if sum(each[0] for each in reported) != count:
+        raise RuntimeError(f"{reported} is not {count} rows")
     return {
-        "cpu_us": sum(each[1] for each in told) / count * 1e6,
-        "per_second": count / max(each[2] for each in told),
+        "cpu_us": sum(each[1] for each in reported) / count * 1e6,
+        "per_second": count / max(each[2] for each in reported),
     }
 
 

@@ -31,7 +31,7 @@ SHARE_OF_POSTS = 40
 """The other ways send this many rows for each row that is posted alone."""
 TOPICS = 1_000
 NAMES = ("topic", "type", "data")
-TOLD = "rows BIGINT, cpu DOUBLE, seconds DOUBLE"
+RESULT = "rows BIGINT, cpu DOUBLE, seconds DOUBLE"
 """The report of a task: the rows it sent, its CPU time and its duration."""
 _BATCH = 500
 

@@ -87,8 +87,8 @@ def _program(name: str) -> str:
 
 
 def _version(program: str) -> str:
-    said = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
-    return said.stdout.split(" built", maxsplit=1)[0].strip().lstrip("v")
+    output = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
+    return output.stdout.split(" built", maxsplit=1)[0].strip().lstrip("v")
 
 
 def _package(name: str) -> str:

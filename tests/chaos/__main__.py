@@ -100,9 +100,9 @@ class _Session:
             async with asyncio.TaskGroup() as group:
                 for _ in range(min(self._given.jobs, len(plans))):
                     group.create_task(work())
-        told = ", ".join(f"{rule} {count}" for rule, count in self._rules.most_common())
+        reported = ", ".join(f"{rule} {count}" for rule, count in self._rules.most_common())
         print(
-            f"{len(plans)} runs, {self._bad} with violations ({told or 'none'});"
+            f"{len(plans)} runs, {self._bad} with violations ({reported or 'none'});"
             f" {self._totals['acknowledged']} acknowledged, {self._totals['deliveries']} delivered,"
             f" {self._totals['gaps']} gaps,"
             f" {self._totals['repeated']} runs repeated that could not be carried out;"

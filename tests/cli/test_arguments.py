@@ -94,6 +94,6 @@ def test_data_without_its_flag_names_the_flag(capsys: pytest.CaptureFixture[str]
     with pytest.raises(SystemExit) as end:
         publish.main(["demo.a", '{"text": "hi"}'])
     assert end.value.code == 2
-    said = capsys.readouterr().err
-    assert "Pass --data JSON, --data @FILE or --data -." in said
-    assert '"hi"' not in said
+    output = capsys.readouterr().err
+    assert "Pass --data JSON, --data @FILE or --data -." in output
+    assert '"hi"' not in output

@@ -432,8 +432,8 @@ async def test_no_finding_repeats_the_token(closed_port: int) -> None:
     async with Fake(refuse={"code": "token_invalid", "message": "no"}).run() as (http, ws):
         reports = [await diagnose(*urls(http, ws), bearer=secret)]
     reports.append(await diagnose(f"ws://{HOST}:{closed_port}/ws", bearer=secret))
-    told = "".join(str(finding.to_json()) for report in reports for finding in report.findings)
-    assert not any(part in told for part in secret.split("."))
+    reported = "".join(str(finding.to_json()) for report in reports for finding in report.findings)
+    assert not any(part in reported for part in secret.split("."))
 
 
 @pytest.fixture(autouse=True)

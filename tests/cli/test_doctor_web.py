@@ -39,7 +39,7 @@ async def looking(token: str | None = "Bearer abc") -> AsyncGenerator[Web]:
         yield found
 
 
-def told(finding: Finding) -> tuple[Status, str]:
+def reported(finding: Finding) -> tuple[Status, str]:
     return finding.status, finding.code
 
 
@@ -47,7 +47,7 @@ def told(finding: Finding) -> tuple[Status, str]:
 
 
 @pytest.mark.parametrize(
-    ("status", "headers", "body", "code", "said"),
+    ("status", "headers", "body", "code", "expected_text"),
     [
         (426, {}, b"", "wrong_port_websocket", "is a WebSocket port"),
         (400, {}, b"Missing Upgrade header", "wrong_port_websocket", "is a WebSocket port"),
@@ -69,13 +69,13 @@ async def test_an_answer_that_is_not_of_a_running_server_says_whose_it_is(
     headers: dict[str, str],
     body: bytes,
     code: str,
-    said: str,
+    expected_text: str,
 ) -> None:
     respx_mock.get(f"{BASE}/healthz").respond(status, headers=headers, content=body)
     async with looking() as found:
         finding = (await found.check_health()).finding
-    assert told(finding) == (Status.FAILED, code)
-    assert said in finding.message
+    assert reported(finding) == (Status.FAILED, code)
+    assert expected_text in finding.message
     assert finding.remedy
 
 
@@ -86,7 +86,7 @@ async def test_the_clock_of_the_server_is_read_from_its_answer(
     respx_mock.get(f"{BASE}/healthz").respond(200, headers={"Date": ahead}, json=HEALTHY)
     async with looking() as found:
         health = await found.check_health()
-    assert told(health.finding)[0] is Status.OK
+    assert reported(health.finding)[0] is Status.OK
     assert health.offset is not None
     assert 500 < health.offset < 700
 
@@ -98,7 +98,7 @@ async def test_the_clock_of_the_server_is_unknown_without_a_date(
     respx_mock.get(f"{BASE}/healthz").respond(200, headers=headers, json=HEALTHY)
     async with looking() as found:
         health = await found.check_health()
-    assert told(health.finding)[0] is Status.OK
+    assert reported(health.finding)[0] is Status.OK
     assert health.offset is None
 
 
@@ -108,7 +108,7 @@ async def test_a_server_that_does_not_answer_is_reported_with_the_timeout(
     respx_mock.get(f"{BASE}/healthz").mock(side_effect=httpx.ReadTimeout)
     async with looking() as found:
         finding = (await found.check_health()).finding
-    assert told(finding) == (Status.FAILED, "http_silent")
+    assert reported(finding) == (Status.FAILED, "http_silent")
     assert "pubsub.example:443 accepts connections" in finding.message
     assert "30 s" in finding.message
 
@@ -117,7 +117,7 @@ async def test_a_port_without_http_is_reported(respx_mock: respx.MockRouter) -> 
     respx_mock.get(f"{BASE}/healthz").mock(side_effect=httpx.RemoteProtocolError)
     async with looking() as found:
         finding = (await found.check_health()).finding
-    assert told(finding) == (Status.FAILED, "http_failed")
+    assert reported(finding) == (Status.FAILED, "http_failed")
     assert "RemoteProtocolError" in finding.message
 
 
@@ -144,7 +144,7 @@ async def test_a_stream_without_topic_asks_for_the_public_one_with_the_token(
     route.respond(200, headers=STREAM, stream=Chunks(b": hello\n\n"))
     async with looking(" Bearer abc ") as found:
         finding = await found.check_stream(None, wait_keepalive=False)
-    assert told(finding)[0] is Status.OK
+    assert reported(finding)[0] is Status.OK
     assert route.calls.last.request.headers["Authorization"] == "Bearer abc"
 
 
@@ -152,12 +152,12 @@ async def test_nothing_is_sent_as_a_token_if_there_is_none(respx_mock: respx.Moc
     route = respx_mock.get(f"{BASE}/v1/subscribe").respond(401)
     async with looking(None) as found:
         finding = await found.check_stream("demo.a", wait_keepalive=False)
-    assert told(finding) == (Status.FAILED, "token_invalid")
+    assert reported(finding) == (Status.FAILED, "token_invalid")
     assert "Authorization" not in route.calls.last.request.headers
 
 
 @pytest.mark.parametrize(
-    ("parts", "wait", "said"),
+    ("parts", "wait", "expected_text"),
     [
         ([], False, "ended before its first event (StopAsyncIteration)"),
         ([httpx.ReadError("cut")], False, "ended before its first event (ReadError)"),
@@ -166,13 +166,13 @@ async def test_nothing_is_sent_as_a_token_if_there_is_none(respx_mock: respx.Moc
     ],
 )
 async def test_a_stream_that_is_cut_is_reported_with_the_time(
-    respx_mock: respx.MockRouter, parts: list[bytes | Exception], wait: bool, said: str
+    respx_mock: respx.MockRouter, parts: list[bytes | Exception], wait: bool, expected_text: str
 ) -> None:
     respx_mock.get(f"{BASE}/v1/subscribe").respond(200, headers=STREAM, stream=Chunks(*parts))
     async with looking() as found:
         finding = await found.check_stream("demo.a", wait_keepalive=wait)
-    assert told(finding) == (Status.FAILED, "sse_cut")
-    assert said in finding.message
+    assert reported(finding) == (Status.FAILED, "sse_cut")
+    assert expected_text in finding.message
 
 
 async def test_the_next_comment_is_waited_for_on_request(respx_mock: respx.MockRouter) -> None:
@@ -182,7 +182,7 @@ async def test_the_next_comment_is_waited_for_on_request(respx_mock: respx.MockR
     route.respond(200, headers=STREAM, stream=Chunks(*chunks))
     async with looking() as found:
         finding = await found.check_stream("demo.a", wait_keepalive=True)
-    assert told(finding)[0] is Status.OK
+    assert reported(finding)[0] is Status.OK
     assert "the next comment after" in finding.message
 
 
@@ -194,7 +194,7 @@ async def test_events_do_not_replace_the_comment_that_is_waited_for(
     route.respond(200, headers=STREAM, stream=Chunks(*chunks))
     async with looking() as found:
         finding = await found.check_stream("demo.a", wait_keepalive=True)
-    assert told(finding) == (Status.FAILED, "sse_cut")
+    assert reported(finding) == (Status.FAILED, "sse_cut")
 
 
 async def test_a_proxy_that_holds_back_comments_buffers(respx_mock: respx.MockRouter) -> None:
@@ -202,7 +202,7 @@ async def test_a_proxy_that_holds_back_comments_buffers(respx_mock: respx.MockRo
     route.respond(200, headers=STREAM, stream=Chunks(b": welcome\n\n", TimeoutError()))
     async with looking() as found:
         finding = await found.check_stream("demo.a", wait_keepalive=True)
-    assert told(finding) == (Status.FAILED, "sse_buffered")
+    assert reported(finding) == (Status.FAILED, "sse_buffered")
     assert "After its first event" in finding.message
 
 
@@ -211,7 +211,7 @@ async def test_a_stream_that_sends_nothing_is_buffered(respx_mock: respx.MockRou
     route.respond(200, headers=STREAM, stream=Chunks(TimeoutError()))
     async with looking() as found:
         finding = await found.check_stream("demo.a", wait_keepalive=False)
-    assert told(finding) == (Status.FAILED, "sse_buffered")
+    assert reported(finding) == (Status.FAILED, "sse_buffered")
     assert "opened, but no event came" in finding.message
 
 
@@ -219,29 +219,29 @@ async def test_a_stream_of_another_type_is_of_a_gateway(respx_mock: respx.MockRo
     respx_mock.get(f"{BASE}/v1/subscribe").respond(200, headers=HTML)
     async with looking() as found:
         finding = await found.check_stream("demo.a", wait_keepalive=False)
-    assert told(finding) == (Status.FAILED, "sse_wrong_type")
+    assert reported(finding) == (Status.FAILED, "sse_wrong_type")
     assert "text/html" in finding.message
 
 
 @pytest.mark.parametrize(
-    ("topic", "said"),
+    ("topic", "expected_text"),
     [
         (None, f"no access to {PUBLIC_TOPIC}; pass --topic"),
         ("chat.session.1", "no access to chat.session.1"),
     ],
 )
 async def test_a_forbidden_stream_shows_nothing_about_streams(
-    respx_mock: respx.MockRouter, topic: str | None, said: str
+    respx_mock: respx.MockRouter, topic: str | None, expected_text: str
 ) -> None:
     respx_mock.get(f"{BASE}/v1/subscribe").respond(403)
     async with looking() as found:
         finding = await found.check_stream(topic, wait_keepalive=False)
-    assert told(finding)[0] is Status.SKIPPED
-    assert said in finding.message
+    assert reported(finding)[0] is Status.SKIPPED
+    assert expected_text in finding.message
 
 
 @pytest.mark.parametrize(
-    ("status", "body", "code", "said"),
+    ("status", "body", "code", "expected_text"),
     [
         (429, b"not json", "connection_limit", "(429)"),
         (404, b"[1]", "not_found", "(404)"),
@@ -253,13 +253,13 @@ async def test_a_forbidden_stream_shows_nothing_about_streams(
     ],
 )
 async def test_a_refused_stream_is_reported_with_the_problem_of_the_server(
-    respx_mock: respx.MockRouter, status: int, body: bytes, code: str, said: str
+    respx_mock: respx.MockRouter, status: int, body: bytes, code: str, expected_text: str
 ) -> None:
     respx_mock.get(f"{BASE}/v1/subscribe").respond(status, content=body)
     async with looking() as found:
         finding = await found.check_stream("demo.a", wait_keepalive=False)
-    assert told(finding) == (Status.FAILED, code)
-    assert said in finding.message
+    assert reported(finding) == (Status.FAILED, code)
+    assert expected_text in finding.message
     assert ("Renew." in finding.remedy) is (code == "token_expired")
 
 
@@ -267,7 +267,7 @@ async def test_a_refused_stream_is_reported_with_the_problem_of_the_server(
 
 
 @pytest.mark.parametrize(
-    ("answer", "expected", "said"),
+    ("answer", "expected", "expected_text"),
     [
         ({"subscribe": True, "publish": True}, (Status.OK, ""), "may subscribe and publish"),
         ({"subscribe": True}, (Status.OK, ""), "may subscribe, not publish"),
@@ -281,21 +281,24 @@ async def test_a_refused_stream_is_reported_with_the_problem_of_the_server(
     ],
 )
 async def test_the_permissions_on_a_topic_are_named(
-    respx_mock: respx.MockRouter, answer: dict[str, Any], expected: tuple[Status, str], said: str
+    respx_mock: respx.MockRouter,
+    answer: dict[str, Any],
+    expected: tuple[Status, str],
+    expected_text: str,
 ) -> None:
     respx_mock.get(f"{BASE}/v1/access", params={"topic": "demo.a"}).respond(200, json=answer)
     async with looking() as found:
         finding = await found.check_access("demo.a")
-    assert told(finding) == expected
+    assert reported(finding) == expected
     assert finding.message.startswith("demo.a: ")
-    assert finding.message.endswith(said)
+    assert finding.message.endswith(expected_text)
 
 
 async def test_a_refused_question_about_access_is_reported(respx_mock: respx.MockRouter) -> None:
     respx_mock.get(f"{BASE}/v1/access").respond(401, json={"detail": "It has expired."})
     async with looking() as found:
         finding = await found.check_access("demo.a")
-    assert told(finding) == (Status.FAILED, "token_invalid")
+    assert reported(finding) == (Status.FAILED, "token_invalid")
     assert finding.message == "demo.a: It has expired."
 
 
@@ -306,13 +309,13 @@ async def test_a_question_about_access_without_answer_is_reported(
     respx_mock.get(f"{BASE}/v1/access").mock(side_effect=error)
     async with looking() as found:
         finding = await found.check_access("demo.a")
-    assert told(finding) == (Status.FAILED, "access_unanswered")
+    assert reported(finding) == (Status.FAILED, "access_unanswered")
     assert type(error).__name__ in finding.message
 
 
 @pytest.mark.parametrize("missing", [404, 405, 501])
 @pytest.mark.parametrize(
-    ("history", "status", "said"),
+    ("history", "status", "expected_text"),
     [
         (200, Status.OK, "may subscribe; this server does not report publish permissions"),
         (404, Status.OK, "may subscribe; this server does not report publish permissions"),
@@ -321,7 +324,11 @@ async def test_a_question_about_access_without_answer_is_reported(
     ],
 )
 async def test_the_history_shows_the_access_where_the_server_knows_hip_56_alone(
-    respx_mock: respx.MockRouter, missing: int, history: int | None, status: Status, said: str
+    respx_mock: respx.MockRouter,
+    missing: int,
+    history: int | None,
+    status: Status,
+    expected_text: str,
 ) -> None:
     respx_mock.get(f"{BASE}/v1/access").respond(missing)
     route = respx_mock.get(f"{BASE}/v1/topics/demo.a/history", params={"limit": 1})
@@ -332,7 +339,7 @@ async def test_the_history_shows_the_access_where_the_server_knows_hip_56_alone(
     async with looking() as found:
         finding = await found.check_access("demo.a")
     assert finding.status is status
-    assert finding.message == f"demo.a: {said}"
+    assert finding.message == f"demo.a: {expected_text}"
 
 
 async def test_a_pattern_has_no_history(respx_mock: respx.MockRouter) -> None:
@@ -353,5 +360,5 @@ async def test_a_port_with_tls_is_recognized_behind_an_unencrypted_url(
     respx_mock.get("http://pubsub.example/healthz").mock(side_effect=httpx.RemoteProtocolError)
     async with Web("http://pubsub.example", None, ssl.create_default_context(), 30) as found:
         finding = (await found.check_health()).finding
-    assert told(finding) == (Status.FAILED, "tls_required")
+    assert reported(finding) == (Status.FAILED, "tls_required")
     assert "wss://" in finding.remedy

@@ -44,22 +44,22 @@ def test_help_lists_every_command_and_every_exit_code(
     argv: Sequence[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(argv) == Exit.OK
-    told = capsys.readouterr().out
+    reported = capsys.readouterr().out
     documented = DOCS.read_text(encoding="utf-8")
     for command in (*COMMANDS, *SERVER_COMMANDS):
-        assert f"  {command} " in told
+        assert f"  {command} " in reported
         assert f"`{command}" in documented
     for code, meaning in MEANINGS.items():
-        assert f"{code.value:>3}  {meaning}" in told
+        assert f"{code.value:>3}  {meaning}" in reported
         assert str(code.value) in documented
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([command, "--help"]) == Exit.OK
-    told = capsys.readouterr().out
-    assert "exit codes:" in told
-    assert "HANZO_PUBSUB_URL" in told
+    reported = capsys.readouterr().out
+    assert "exit codes:" in reported
+    assert "HANZO_PUBSUB_URL" in reported
 
 
 def test_help_of_publish_names_every_field_of_a_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -220,9 +220,11 @@ async def test_doctor_prints_the_first_cause_and_what_to_do(
     assert lines[-1].startswith("What to do:  ")
 
 
-@pytest.mark.parametrize(("topics", "said"), [(1, "1 warning above."), (2, "2 warnings above.")])
+@pytest.mark.parametrize(
+    ("topics", "expected"), [(1, "1 warning above."), (2, "2 warnings above.")]
+)
 async def test_doctor_counts_warnings(
-    topics: int, said: str, shell: Shell, monkeypatch: pytest.MonkeyPatch
+    topics: int, expected: str, shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HANZO_PUBSUB_TOKEN", token())
     chosen = [word for n in range(topics) for word in ("--topic", f"demo.{n}")]
@@ -231,7 +233,7 @@ async def test_doctor_counts_warnings(
         code, text = await shell.run("doctor", *urls, *chosen)
     assert code == Exit.OK
     assert text.count("\n! access") == topics
-    assert text.splitlines()[-1] == f"No problems found. {said}"
+    assert text.splitlines()[-1] == f"No problems found. {expected}"
 
 
 async def test_doctor_reports_a_token_file_that_it_cannot_read(

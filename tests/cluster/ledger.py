@@ -109,8 +109,8 @@ def faults(subscriber: Subscriber, acknowledged: dict[Stream, list[int]]) -> lis
             pairs = enumerate(zip_longest(heard, numbers))
             at = next(n for n, (here, there) in pairs if here != there)
             some = slice(max(0, at - 2), at + 6)
-            told = f"heard {heard[some]}, acknowledged {numbers[some]}"
-            found.append(f"{subscriber.name} {stream} at {at}: {told}")
+            reported = f"heard {heard[some]}, acknowledged {numbers[some]}"
+            found.append(f"{subscriber.name} {stream} at {at}: {reported}")
     return found
 
 

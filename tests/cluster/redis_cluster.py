@@ -150,12 +150,12 @@ class Cluster:
         }
 
     async def _is_up(self, server: Store) -> bool:
-        said = (await server.command("CLUSTER", "INFO")).decode()
-        return "cluster_state:ok" in said and f"cluster_slots_assigned:{SLOTS}" in said
+        output = (await server.command("CLUSTER", "INFO")).decode()
+        return "cluster_state:ok" in output and f"cluster_slots_assigned:{SLOTS}" in output
 
     async def _replicating(self) -> bool:
-        said: Any = (await self.replica.command("INFO", "replication")).decode()
-        return "master_link_status:up" in said
+        output: Any = (await self.replica.command("INFO", "replication")).decode()
+        return "master_link_status:up" in output
 
 
 @asynccontextmanager

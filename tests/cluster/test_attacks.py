@@ -128,11 +128,11 @@ async def test_no_wildcard_on_any_node_reveals_topics_of_another_tenant(store: S
                     "ref": pattern,
                 }
             )
-        told = await alice.fence()
+        reported = await alice.fence()
         await publish("after")
         await bob.message()
-        told += await alice.fence()
-        text = json.dumps(told)
+        reported += await alice.fence()
+        text = json.dumps(reported)
         assert "org.acme.plans" in text
         assert not [topic for topic in FOREIGN if topic in text]
         assert "bob" not in text

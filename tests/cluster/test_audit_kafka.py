@@ -142,8 +142,8 @@ async def test_actions_on_sensitive_topics_are_written_to_the_topic_audit_log(
                 await ann.publish(topic, {"data": "a payload"})
                 await sub.unsubscribe()
         (part,) = await records(shared, "audit_log")
-    told = [(each["event"], each["topic"], each["user_id"]) for each in part if "topic" in each]
-    assert told == [(e, "demo.secret", "ann") for e in ("subscribe", "publish", "unsubscribe")]
+    reported = [(each["event"], each["topic"], each["user_id"]) for each in part if "topic" in each]
+    assert reported == [(e, "demo.secret", "ann") for e in ("subscribe", "publish", "unsubscribe")]
     assert "payload" not in json.dumps(part)
 
 
@@ -209,7 +209,7 @@ def nobody_there(kafka: Kafka, tmp_path: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "expected"),
     [
         (untrusted, "audit_kafka_ca: the broker's certificate is not trusted"),
         (another_name, "audit_kafka: the broker's certificate is for another name"),
@@ -236,7 +236,7 @@ async def test_one_line_says_which_setting_is_wrong_and_nothing_waits_for_kafka(
     shared: Kafka,
     tmp_path: Path,
     wrong: Callable[[Kafka, Path], dict[str, Any]],
-    said: str,
+    expected: str,
     caplog: pytest.LogCaptureFixture,
     capfd: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -258,7 +258,7 @@ async def test_one_line_says_which_setting_is_wrong_and_nothing_waits_for_kafka(
                 await ann.publish("demo.x", {"data": n})
     first, *rest = lines(caplog)
     assert first.startswith("Kafka accepts no audit records: ")
-    assert said in first
+    assert expected in first
     # The log names the problem once for all attempts, and finally the number of lost records.
     (last,) = rest
     assert "audit records were not sent before shutdown" in last
@@ -348,7 +348,7 @@ async def test_a_missing_topic_is_named_and_gets_everything_once_it_is_made(
         sink.put({"n": 1})
         # On a busy machine, the broker may answer none of the first requests in time.
         missing = "audit_kafka_topic: there is no late"
-        await until(lambda: any(missing in said for said in lines(caplog)))
+        await until(lambda: any(missing in expected for expected in lines(caplog)))
         await shared.make("late")
         await until(lambda: sink.waiting, 0)
         assert lines(caplog, logging.INFO)[-1] == "Kafka accepts audit records again"
@@ -358,7 +358,7 @@ async def test_a_missing_topic_is_named_and_gets_everything_once_it_is_made(
 
 def test_what_kafka_is_not_given_in_full_or_not_safely_is_refused(tmp_path: Path) -> None:
     start = {"audit_topics": "a", "audit_kafka": "h:1"}
-    for more, said in (
+    for more, expected in (
         ({"audit_kafka": "kafka://h:1"}, "is not `host:port`"),
         ({"audit_kafka_user": "u"}, "audit_kafka_user is set without audit_kafka_password"),
         ({"audit_kafka_ca": "ca.pem"}, "audit_kafka_ca is set without audit_kafka_tls"),
@@ -377,13 +377,13 @@ def test_what_kafka_is_not_given_in_full_or_not_safely_is_refused(tmp_path: Path
     ):
         with pytest.raises(SettingsError) as caught:
             load({**start, **more})
-        assert said in str(caught.value)
+        assert expected in str(caught.value)
         assert "pa55" not in str(caught.value)
     with pytest.raises(SettingsError, match="audit_kafka_tls is set without audit_kafka"):
         load({"audit_kafka_tls": "yes"})
     junk = tmp_path / "junk.pem"
     junk.write_text("junk", encoding="utf-8")
-    for more, said in (
+    for more, expected in (
         ({"audit_kafka_ca": str(junk)}, f"audit_kafka_ca {junk}: cannot be used"),
         (
             {"audit_kafka_cert": str(junk), "audit_kafka_key": "none"},
@@ -391,9 +391,9 @@ def test_what_kafka_is_not_given_in_full_or_not_safely_is_refused(tmp_path: Path
         ),
     ):
         read = load({**start, "audit_kafka_tls": "yes", **more})
-        with pytest.raises(StartError, match=said):
+        with pytest.raises(StartError, match=expected):
             build_tls(read)
-        assert said in "\n".join(preflight.problems(read))
+        assert expected in "\n".join(preflight.problems(read))
 
 
 def test_the_password_is_shown_nowhere(tmp_path: Path) -> None:

@@ -159,5 +159,5 @@ async def test_a_node_warns_at_its_start_if_the_store_may_evict_any_key(
         link = Link(store.url, cluster=False, durable=False)
         await link.check("any")
         await link.close()
-    told = [record.getMessage() for record in caplog.records if "evict" in record.getMessage()]
-    assert [f"maxmemory-policy {policy}" in each for each in told] == [True] * warned
+    reported = [record.getMessage() for record in caplog.records if "evict" in record.getMessage()]
+    assert [f"maxmemory-policy {policy}" in each for each in reported] == [True] * warned

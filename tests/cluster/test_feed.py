@@ -268,7 +268,7 @@ async def test_connections_that_are_lost_one_after_the_other_are_logged_once_unt
 ) -> None:
     monkeypatch.setattr(feed, "TELL_LOSS_EVERY", 10 * BOUND)
 
-    def told(line: str) -> int:
+    def reported(line: str) -> int:
         return [line in each for each in caplog.messages].count(True)
 
     async with asyncio.timeout(BOUND), running_server(**settings(store)) as node:
@@ -278,11 +278,11 @@ async def test_connections_that_are_lost_one_after_the_other_are_logged_once_unt
             await until(partial(has_lost, node, losses))
             await until(lambda: shown(node, "feed_up"), 1)
         lost, reconnected = "lost the feed connection", "reconnected the feed"
-        assert (told(lost), told(reconnected)) == (1, 1)
+        assert (reported(lost), reported(reconnected)) == (1, 1)
         backplane: Any = node.hub.core.backplane
         backplane._feed._lanes[0]._tell_loss_again = 0.0
         await store.end()
-        await until(lambda: told(lost), 2)
+        await until(lambda: reported(lost), 2)
 
 
 async def has_lost(node: RunningServer, count: int) -> bool:

@@ -211,11 +211,11 @@ def receiver() -> Receiver:
 
 
 def signed(secret: str, stamp: float, body: bytes, identifier: str = "wh_new") -> dict[str, str]:
-    said = str(int(stamp))
+    output = str(int(stamp))
     return {
         "webhook-id": identifier,
-        "webhook-timestamp": said,
-        "webhook-signature": signature(signing_key(secret), identifier, said, body),
+        "webhook-timestamp": output,
+        "webhook-signature": signature(signing_key(secret), identifier, output, body),
     }
 
 

@@ -91,34 +91,34 @@ async def test_a_returning_node_writes_the_layout_of_a_flushed_store(
 async def test_nodes_with_different_timeouts_are_reported(
     store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def said() -> list[str]:
+    def expected() -> list[str]:
         return [each.getMessage() for each in caplog.records if "node_timeout" in each.getMessage()]
 
     async with asyncio.timeout(BOUND), running_server(redis_url=store.url):
         async with running_server(redis_url=store.url):
-            assert said() == []
+            assert expected() == []
         async with running_server(redis_url=store.url, node_timeout=9_000):
-            (line,) = said()
+            (line,) = expected()
         assert line.startswith("node_timeout is 9000 ms on this node and 8000 ms on the previous")
 
 
 @pytest.mark.parametrize(
-    ("off", "said"), [(90, "s ahead of the clock of"), (-90, "s behind the clock of"), (0, "")]
+    ("off", "expected"), [(90, "s ahead of the clock of"), (-90, "s behind the clock of"), (0, "")]
 )
 async def test_a_node_whose_clock_differs_from_redis_warns_at_its_start(
     store: Store,
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
     off: int,
-    said: str,
+    expected: str,
 ) -> None:
     monkeypatch.setattr(opening, "wall_clock", lambda: time.time() + off)
     async with asyncio.timeout(BOUND), running_server(redis_url=store.url):
-        told = [each.getMessage() for each in caplog.records if "clock" in each.getMessage()]
-    assert len(told) == bool(said)
-    assert said in "".join(told)
+        reported = [each.getMessage() for each in caplog.records if "clock" in each.getMessage()]
+    assert len(reported) == bool(expected)
+    assert expected in "".join(reported)
     # The node subtracts the time of the answer, which a busy machine delays.
-    assert all(int(line.split(" is ")[1].split()[0]) in range(31, 91) for line in told)
+    assert all(int(line.split(" is ")[1].split()[0]) in range(31, 91) for line in reported)
 
 
 async def test_a_node_that_is_stopped_during_its_first_announcement_ends(store: Store) -> None:

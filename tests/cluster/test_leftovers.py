@@ -125,9 +125,9 @@ async def _newer_stays(
     attendance: Any = x.hub.attendance
     heard: Callable[[Any], None] = attendance.heard
 
-    def heard_but_of_moves(told: Any) -> None:
-        if told.change != "move":
-            heard(told)
+    def heard_but_of_moves(reported: Any) -> None:
+        if reported.change != "move":
+            heard(reported)
 
     # This node does not learn of the move, so it considers the old connection alive.
     patch.setattr(attendance, "heard", heard_but_of_moves)

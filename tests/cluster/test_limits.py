@@ -27,9 +27,9 @@ async def refusal(node: RunningServer | Process, token: str) -> str | None:
         async with peer(node, token):
             return None
     except RefusedError as error:
-        said = f"{error.frame['code']}: {error.frame['message']}"
-    assert said.startswith("connection_limit"), said
-    return said
+        output = f"{error.frame['code']}: {error.frame['message']}"
+    assert output.startswith("connection_limit"), output
+    return output
 
 
 async def counted(store: Store, name: str) -> list[int]:
@@ -47,9 +47,9 @@ async def test_the_connections_of_a_user_are_limited_over_all_nodes(store: Store
         peer(b, b.token("ann")) as first,
     ):
         async with peer(a, a.token("ann")):
-            said = await refusal(b, b.token("ann"))
-            assert said is not None
-            assert "which is the maximum for a user" in said
+            output = await refusal(b, b.token("ann"))
+            assert output is not None
+            assert "which is the maximum for a user" in output
             assert await refusal(a, a.token("ann")) is not None
             assert await refusal(b, b.token("bob")) is None
         await until(lambda: counted(store, "user user ann"), [1])
@@ -68,9 +68,9 @@ async def test_the_connections_of_an_organization_are_limited_over_all_nodes(
         nodes(store, connections_per_org=1) as (a, b),
         peer(a, a.token("ann", orgs=["acme"])),
     ):
-        said = await refusal(b, b.token("bob", orgs=["acme"]))
-        assert said is not None
-        assert "the organization acme" in said
+        output = await refusal(b, b.token("bob", orgs=["acme"]))
+        assert output is not None
+        assert "the organization acme" in output
         # The rejected connection is not counted.
         await until(lambda: counted(store, "user user bob"), [])
         async with peer(b, b.token("bob")) as bob:

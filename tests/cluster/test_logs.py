@@ -73,19 +73,21 @@ async def test_a_full_redis_is_reported_as_full(
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "expected"),
     [
         ("CONFIG SET maxmemory 1", "Redis is full (maxmemory); raise its maxmemory"),
         ("REPLICAOF 127.0.0.1 1", "Redis is a replica, which accepts no writes; use its primary"),
     ],
 )
 async def test_a_heartbeat_that_redis_rejects_is_logged_with_the_remedy(
-    store: Store, caplog: pytest.LogCaptureFixture, change: str, said: str
+    store: Store, caplog: pytest.LogCaptureFixture, change: str, expected: str
 ) -> None:
     async with asyncio.timeout(BOUND), running_server(redis_url=store.url, **QUICK):
         await store.command(*change.split())
         await until(lambda: bool(lines(caplog, "cannot write the heartbeat")))
-    assert lines(caplog, f"cannot write the heartbeat of this node: {said}") == [logging.WARNING]
+    assert lines(caplog, f"cannot write the heartbeat of this node: {expected}") == [
+        logging.WARNING
+    ]
 
 
 async def test_a_redis_that_accepts_a_connection_and_stays_silent_is_named_at_the_start(
@@ -107,10 +109,10 @@ async def test_a_redis_that_cannot_be_reached_is_named_with_the_cause_and_no_sec
             with pytest.raises(StartError) as caught:
                 async with running_server(redis_url=f"{scheme}://user:hush@127.0.0.1:{port}"):
                     pass
-            said = str(caught.value)
-            assert f"Redis cannot be reached at 127.0.0.1:{port} (Connection refused)" in said
-            assert hint in said
-            assert "hush" not in said
+            expected = str(caught.value)
+            assert f"Redis cannot be reached at 127.0.0.1:{port} (Connection refused)" in expected
+            assert hint in expected
+            assert "hush" not in expected
 
 
 async def test_the_error_for_a_redis_without_tls_suggests_tls_as_the_cause(store: Store) -> None:

@@ -93,8 +93,8 @@ async def load_slowly(store: Store) -> None:
 
 
 async def rewritten(store: Store) -> bool:
-    said = await store.command("INFO", "persistence")
-    return b"aof_rewrite_in_progress:0" in said and b"aof_rewrite_scheduled:0" in said
+    output = await store.command("INFO", "persistence")
+    return b"aof_rewrite_in_progress:0" in output and b"aof_rewrite_scheduled:0" in output
 
 
 async def run_out_of_memory(store: Store) -> None:

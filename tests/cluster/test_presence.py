@@ -440,9 +440,9 @@ async def test_a_node_is_notified_only_of_topics_that_its_clients_use(
         attendance: Any = b.hub.attendance
         hear = attendance.heard
 
-        def listen(told: MemberChange) -> None:
-            heard.append(told.topic)
-            hear(told)
+        def listen(reported: MemberChange) -> None:
+            heard.append(reported.topic)
+            hear(reported)
 
         attendance.heard = listen
         await bob.subscribe("demo.mine")

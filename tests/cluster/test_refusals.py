@@ -77,10 +77,10 @@ async def test_publishes_that_redis_refuses_for_now_may_be_tried_again(
     async with asyncio.timeout(BOUND), running_server(redis_url=store.url) as node:
         remedy = await spoil(store)
         answer = await publish(node)
-    told = [each for each in caplog.records if "publishes are rejected" in each.getMessage()]
+    reported = [each for each in caplog.records if "publishes are rejected" in each.getMessage()]
     assert (answer.status_code, answer.json()["code"]) == (503, "unavailable")
-    assert [each.levelno for each in told] == [logging.ERROR]
-    assert remedy in told[0].getMessage()
+    assert [each.levelno for each in reported] == [logging.ERROR]
+    assert remedy in reported[0].getMessage()
     assert [each for each in caplog.records if each.exc_info] == []
 
 
@@ -128,7 +128,7 @@ async def test_a_message_without_history_that_redis_rejects_at_first_is_delivere
 
 
 @pytest.mark.parametrize(
-    ("rights", "said"),
+    ("rights", "expected"),
     [
         (("~hanzo-pubsub*", *COMMANDS.split()), "channel"),
         (("~other*", "&hanzo-pubsub*", *COMMANDS.split()), "key"),
@@ -136,14 +136,14 @@ async def test_a_message_without_history_that_redis_rejects_at_first_is_delivere
     ],
 )
 async def test_missing_permissions_of_the_redis_user_are_reported_at_the_start(
-    store: Store, rights: tuple[str, ...], said: str
+    store: Store, rights: tuple[str, ...], expected: str
 ) -> None:
     url = await allow(store, *rights)
     async with asyncio.timeout(BOUND):
         with pytest.raises(StartError, match="redis_url lacks a permission") as caught:
             async with running_server(redis_url=url):
                 pass
-    assert said in str(caught.value)
+    assert expected in str(caught.value)
     assert "https://pubsub.hanzo.ai/docs/operations/#redis" in str(caught.value)
 
 
@@ -191,7 +191,7 @@ async def test_a_node_that_loses_the_permission_to_listen_reports_it_and_recover
 
 
 @pytest.mark.parametrize(
-    ("behind", "said"),
+    ("behind", "expected"),
     [
         ("/first", "number of a database"),
         ("/9999", "no database with this number"),
@@ -205,12 +205,12 @@ async def test_a_node_that_loses_the_permission_to_listen_reports_it_and_recover
 )
 @pytest.mark.parametrize("cluster", [False, True])
 async def test_what_is_wrong_in_the_url_of_redis_is_named(
-    store: Store, behind: str, said: str, cluster: bool, caplog: pytest.LogCaptureFixture
+    store: Store, behind: str, expected: str, cluster: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     if cluster and behind == "/9999":
-        said = "has no socket file, and only database 0; write redis://HOST:PORT"
+        expected = "has no socket file, and only database 0; write redis://HOST:PORT"
     async with asyncio.timeout(BOUND):
-        with pytest.raises(StartError, match=f"redis_url: .*{said}"):
+        with pytest.raises(StartError, match=f"redis_url: .*{expected}"):
             async with running_server(redis_url=store.url + behind, redis_cluster=cluster):
                 pass
     assert [each for each in caplog.records if each.exc_info] == []

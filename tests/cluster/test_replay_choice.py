@@ -17,7 +17,7 @@ def chosen(wanted: Wanted, stood: int | None, *retained: int) -> Chosen:
     return choose("demo.x", log, wanted, NOW, stood)
 
 
-def told(choice: Chosen) -> tuple[list[int | None], int | None, bool, bool]:
+def reported(choice: Chosen) -> tuple[list[int | None], int | None, bool, bool]:
     seqs = [entry.seq for entry in choice.entries]
     return seqs, choice.position, choice.truncated, choice.reset
 
@@ -25,7 +25,7 @@ def told(choice: Chosen) -> tuple[list[int | None], int | None, bool, bool]:
 def behind(
     after: int, stood: int, *retained: int
 ) -> tuple[list[int | None], int | None, bool, bool]:
-    return told(chosen(Wanted(None, {"demo.x": after}, None), stood, *retained))
+    return reported(chosen(Wanted(None, {"demo.x": after}, None), stood, *retained))
 
 
 def test_what_lacks_behind_a_position_of_a_former_numbering_has_no_known_size() -> None:
@@ -69,11 +69,11 @@ def test_a_lost_log_with_messages_that_were_delivered_here_is_reported() -> None
     wanted = Wanted(None, {"demo.x": former}, None)
     choice = choose_without_log("demo.x", wanted, between)
     assert choice is not None
-    assert told(choice) == ([], between, False, True)
+    assert reported(choice) == ([], between, False, True)
     # The subscriber has the numbering that was delivered last, so its missing messages are counted.
     choice = choose_without_log("demo.x", wanted, former + 9)
     assert choice is not None
-    assert told(choice) == ([], former + 9, True, False)
+    assert reported(choice) == ([], former + 9, True, False)
     # It has all delivered messages, or none was delivered.
     for same in (former, former - 1, 0, None):
         assert choose_without_log("demo.x", wanted, same) is None
@@ -82,10 +82,10 @@ def test_a_lost_log_with_messages_that_were_delivered_here_is_reported() -> None
 
 def test_a_replay_by_time_over_two_numberings_is_complete_and_reports_the_reset() -> None:
     wanted = Wanted(0, {"demo.other": 1}, None)
-    assert told(chosen(wanted, None, 7, 8, START, START + 1)) == (
+    assert reported(chosen(wanted, None, 7, 8, START, START + 1)) == (
         [7, 8, START, START + 1],
         START + 1,
         False,
         True,
     )
-    assert told(chosen(wanted, None, START, START + 1))[3] is False
+    assert reported(chosen(wanted, None, START, START + 1))[3] is False

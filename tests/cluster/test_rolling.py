@@ -175,8 +175,8 @@ async def attended(made: Cluster, subscribers: Sequence[Subscriber]) -> None:
                 node, topic = wrong[-1]
                 url = f"http://127.0.0.1:{node.http_port}/v1/topics/{topic}/presence"
                 answer = (await http.get(url, timeout=30)).raise_for_status()
-                told = sorted(member["user_id"] for member in answer.json()["members"])
-                if told != sorted(there[topic]):
+                reported = sorted(member["user_id"] for member in answer.json()["members"])
+                if reported != sorted(there[topic]):
                     return False
                 wrong.pop()
             return True
@@ -242,9 +242,9 @@ async def test_nodes_and_store_are_restarted_and_nothing_is_lost_and_nothing_com
     found = [fault for each in subscribers for fault in faults(each, acknowledged)]
     published = sum(map(len, acknowledged.values()))
     heard = sum(len(numbers) for each in subscribers for numbers in each.heard.values())
-    said = f"{published:,} acknowledged, {heard:,} heard by {len(subscribers):,}"
+    output = f"{published:,} acknowledged, {heard:,} heard by {len(subscribers):,}"
     print(
-        f"{kind}: {said}, {seconds:.0f} s with {len(codes)} restarts and {kills} kills of nodes, "
+        f"{kind}: {output}, {seconds:.0f} s with {len(codes)} restarts and {kills} kills of nodes, "
         f"and as many restarts of the store"
     )
     assert found == []

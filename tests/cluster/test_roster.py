@@ -38,7 +38,7 @@ class Noted:
     """Records the notifications of a roster."""
 
     backplane: Any
-    told: list[tuple[str, str]] = field(default_factory=list)
+    reported: list[tuple[str, str]] = field(default_factory=list)
     own: list[tuple[str, str]] = field(default_factory=list)
     held: list[tuple[str, str, bytes]] = field(default_factory=list)
     anything: list[bool] = field(default_factory=list)
@@ -56,7 +56,7 @@ class Noted:
         return found
 
     def heard(self, change: MemberChange) -> None:
-        self.told.append((change.change, change.client_id))
+        self.reported.append((change.change, change.client_id))
 
     def recorded(self, change: Change, topic: str, client_id: str, id: str, shown: bytes) -> None:
         self.own.append((change, client_id))
@@ -102,13 +102,13 @@ async def two(store: Store, **more: object) -> AsyncGenerator[tuple[Noted, Noted
 async def test_a_member_of_another_node_is_neither_changed_nor_taken_out(store: Store) -> None:
     async with two(store) as (a, b):
         await a.enter("cl_1", "of a")
-        await until(lambda: b.told, [("join", "cl_1")])
+        await until(lambda: b.reported, [("join", "cl_1")])
         b.roster.update(TOPIC, "cl_1", "msg_1", shown("of b"))
         b.roster.leave(TOPIC, "cl_1")
         await b.enter("cl_2", "of b")
         # The node that does not own the member is overruled, and no other node is notified.
         assert b.own == [("overruled", "cl_1"), ("join", "cl_2")]
-        await until(lambda: a.told, [("join", "cl_1"), ("join", "cl_2")])
+        await until(lambda: a.reported, [("join", "cl_1"), ("join", "cl_2")])
         assert await a.members() == {"cl_1": (True, shown("of a")), "cl_2": (False, shown("of b"))}
 
 
@@ -124,7 +124,7 @@ async def test_only_the_own_members_of_a_removed_node_leave(store: Store) -> Non
         answer = await link.call("revoke.lua", [base], ["dead", 100, 60_000, 60_000])
         assert answer == [0] or answer == [b"0"]
         await b.enter("cl_2", "of b")
-        await until(lambda: a.told, [("join", "cl_1"), ("join", "cl_2")])
+        await until(lambda: a.reported, [("join", "cl_1"), ("join", "cl_2")])
         assert await b.members() == {"cl_1": (False, shown("of a")), "cl_2": (True, shown("of b"))}
 
 
@@ -138,10 +138,10 @@ async def test_a_node_that_starts_again_does_not_report_unchanged_members(
         former = a.name
         a.backplane._lease.lose()
         await until(lambda: a.name != former)
-        await until(lambda: b.told[2:], [("update", "cl_2")])
+        await until(lambda: b.reported[2:], [("update", "cl_2")])
         await b.enter("cl_3", "of b")
-        await until(lambda: b.told[3:], [("join", "cl_3")])
-        assert b.told[:2] == [("join", "cl_1"), ("join", "cl_2")]
+        await until(lambda: b.reported[3:], [("join", "cl_3")])
+        assert b.reported[:2] == [("join", "cl_1"), ("join", "cl_2")]
 
 
 async def test_a_node_that_learns_of_its_removal_from_a_change_registers_all_members_again(
@@ -171,7 +171,7 @@ async def test_a_member_above_the_limit_is_rejected_and_not_reported(store: Stor
         await b.enter("cl_2", "second")
         assert b.own == [("refused", "cl_2")]
         a.roster.leave(TOPIC, "cl_1")
-        await until(lambda: b.told, [("join", "cl_1"), ("leave", "cl_1")])
+        await until(lambda: b.reported, [("join", "cl_1"), ("leave", "cl_1")])
         assert await b.members() == {}
 
 

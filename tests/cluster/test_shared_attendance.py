@@ -123,10 +123,10 @@ async def test_a_late_change_that_was_in_the_snapshot_is_not_sent_again(
         await bob.fence()
         (member,) = [m for m in node.hub.attendance.local(TOPIC) if m.user_id == "ann"]
         shown = shared_attendance.shown_bytes(member, 0)
-        for late, told in ((-1, []), (1, [("join", "ann")])):
+        for late, reported in ((-1, []), (1, [("join", "ann")])):
             at = reading.at + late
             reading.attendance.heard(MemberChange("join", TOPIC, ann.client_id, "", at, shown))
-            assert changes(await bob.fence()) == told
+            assert changes(await bob.fence()) == reported
 
 
 async def test_a_new_token_with_fewer_permissions_also_limits_a_snapshot_in_progress(

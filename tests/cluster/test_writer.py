@@ -285,16 +285,16 @@ async def test_a_call_that_cannot_be_made_is_answered_and_the_next_one_is_made(
         await lane.close()
 
 
-@pytest.mark.parametrize("said", [[], [b"n"], [NEW, NEW], None])
+@pytest.mark.parametrize("expected", [[], [b"n"], [NEW, NEW], None])
 async def test_an_answer_that_cannot_be_read_still_answers_every_publisher(
-    tasks: Tasks, said: object
+    tasks: Tasks, expected: object
 ) -> None:
     store = Open()
     lane = lane_to(store, Load(), tasks)
     answers = [publish(lane, [item(id, "ana"), item(id + "b", "ana")]) for id in ("id1", "id2")]
     async with asyncio.timeout(BOUND):
         await store.asked.wait()
-        store.done(said)
+        store.done(expected)
         results = [await answer for answer in answers]
         assert [getattr(each, "code", "") for each in results[1]] == ["internal", "internal"]
         await lane.close()

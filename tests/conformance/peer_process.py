@@ -62,7 +62,7 @@ class PeerProcess:
         self._round = 0
         self._answers: dict[int, asyncio.Future[Json]] = {}
         self._streams: dict[str, Stream] = {}
-        self._said = ""
+        self._output = ""
         self._lost = False
         self._listening = [
             asyncio.create_task(self._listen()),
@@ -105,7 +105,7 @@ class PeerProcess:
     def begin(self, do: str, by: str | None, given: Mapping[str, Any]) -> asyncio.Future[Json]:
         """Send a command; return a future of its answer, `gives` or `fails`."""
         if self._process.returncode is not None:
-            raise PeerGone(self._said)
+            raise PeerGone(self._output)
         if "sub" in given:
             given = {**given, "sub": self._named(given["sub"])}
         self._ids += 1
@@ -157,9 +157,9 @@ class PeerProcess:
         return self._lost or self._process.returncode is not None
 
     @property
-    def said(self) -> str:
+    def output(self) -> str:
         """Its error output."""
-        return self._said
+        return self._output
 
     async def _listen(self) -> None:
         assert self._process.stdout is not None
@@ -175,8 +175,8 @@ class PeerProcess:
                 self._heard(str(line.pop("see", "/ready")), line)
         for answer in self._answers.values():
             if not answer.done():
-                answer.set_exception(PeerGone(self._said))
-        self.stream("trouble").put({"trouble": f"the process ended: {self._said}"})
+                answer.set_exception(PeerGone(self._output))
+        self.stream("trouble").put({"trouble": f"the process ended: {self._output}"})
 
     def _heard(self, name: str, event: Json) -> None:
         of, _, rest = name.rpartition("/")
@@ -186,7 +186,7 @@ class PeerProcess:
     async def _listen_errors(self) -> None:
         assert self._process.stderr is not None
         async for raw in self._process.stderr:
-            self._said = (self._said + raw.decode(errors="replace"))[-20_000:]
+            self._output = (self._output + raw.decode(errors="replace"))[-20_000:]
 
 
 class Peers:

@@ -62,7 +62,7 @@ async def run(scenario: Scenario, peer: PeerProcess, folder: Path) -> None:
             raise Failed(
                 world.masked(
                     f"{scenario.name} ({peer.language})\n{problem}\n{place}\n{transcript}\n"
-                    f"{peer.said[-4_000:]}"
+                    f"{peer.output[-4_000:]}"
                 )
             )
 

@@ -102,17 +102,19 @@ def test_two_scenarios_of_one_name_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "expected_text"),
     [
         ("No such scenario: {python: x}", "there is no scenario `No such scenario`"),
         ("A second close has no effect: {cobol: x}", "give a language and a reason"),
         ("A second close has no effect: {python: ''}", "give a language and a reason"),
     ],
 )
-def test_a_wrong_list_of_known_failures_is_refused(tmp_path: Path, text: str, said: str) -> None:
+def test_a_wrong_list_of_known_failures_is_refused(
+    tmp_path: Path, text: str, expected_text: str
+) -> None:
     path = tmp_path / "known.yaml"
     path.write_text(text, encoding="utf-8")
-    with pytest.raises(WrongFile, match=said):
+    with pytest.raises(WrongFile, match=expected_text):
         scenarios.known_failures(path)
 
 

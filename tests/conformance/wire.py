@@ -61,12 +61,12 @@ class _Line:
 
 
 class Wire:
-    """Forwards WebSocket frames, and reports each one to `told` as `{side: frame}`."""
+    """Forwards WebSocket frames, and passes each one to `reported` as `{side: frame}`."""
 
-    def __init__(self, upstream: str, told: Callable[[Json], None]) -> None:
+    def __init__(self, upstream: str, reported: Callable[[Json], None]) -> None:
         self.upstream = upstream
         self.blocked: Literal["refuse", "hang"] | None = None
-        self._told = told
+        self._reported = reported
         self._rules: list[Rule] = []
         self._lines: set[_Line] = set()
         self._server: Server | None = None
@@ -175,7 +175,7 @@ class Wire:
 
     async def _pass(self, line: _Line, side: Side, text: str) -> None:
         frame: Json = json.loads(text)
-        self._told({side: frame})
+        self._reported({side: frame})
         rule = self._rule_for(side, str(frame.get("type")))
         if side in line.holding or (rule and rule.do == "hold"):
             line.holding.add(side)
@@ -199,8 +199,10 @@ class Wire:
             case "refuse":
                 answers = rule.frames if rule else ()
                 for answer in answers:
-                    told = answer if isinstance(answer, str) else {**answer, "ref": frame["ref"]}
-                    await line.client.send(_text(told))
+                    reported = (
+                        answer if isinstance(answer, str) else {**answer, "ref": frame["ref"]}
+                    )
+                    await line.client.send(_text(reported))
             case "double":
                 await line.end(side).send(text)
                 await line.end(side).send(text)

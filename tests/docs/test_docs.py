@@ -220,9 +220,9 @@ def _numbers() -> list[tuple[str, str]]:
     ]
 
 
-@pytest.mark.parametrize(("page", "said"), _numbers())
-def test_numbers_in_the_text_are_the_defaults(page: str, said: str) -> None:
-    assert said in (ROOT / page).read_text(encoding="utf-8")
+@pytest.mark.parametrize(("page", "expected"), _numbers())
+def test_numbers_in_the_text_are_the_defaults(page: str, expected: str) -> None:
+    assert expected in (ROOT / page).read_text(encoding="utf-8")
 
 
 def test_a_user_of_a_development_server_may_use_the_topics_of_the_migrated_programs() -> None:

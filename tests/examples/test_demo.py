@@ -40,7 +40,7 @@ def started(
     return programs.started(*command, within=within, out=out, env=env)
 
 
-async def _said(process: asyncio.subprocess.Process) -> str:
+async def _read_output(process: asyncio.subprocess.Process) -> str:
     """Return its error message after it was stopped."""
     process.terminate()
     _, err = await process.communicate()
@@ -133,7 +133,7 @@ async def test_a_demonstration_that_stays_waits_for_a_browser_and_ends_cleanly_o
             assert shown["total"] == 300
             while not (line := await process.stdout.readline()).startswith(b"published "):
                 assert line
-            assert line.startswith(b"published 300 "), await _said(process)
+            assert line.startswith(b"published 300 "), await _read_output(process)
             assert b"stays" in await process.stdout.readline()
             assert (await browser.get("progress")).json()["done"] is True
         process.send_signal(getattr(signal, name))
@@ -196,21 +196,21 @@ def test_missing_features_of_spark_are_reported_in_one_line(
         monkeypatch.setenv("PATH", "")
     else:
         monkeypatch.setattr(spark_job, "find_spec", {}.get)
-    said = spark_job.missing()
-    assert said is not None
-    assert "install" in said
-    assert "\n" not in said
+    output = spark_job.missing()
+    assert output is not None
+    assert "install" in output
+    assert "\n" not in output
 
 
 JOB = """
 import os
 from hanzoai.pubsub.spark import PubSubConfig, publish_partition
-told = [
+reports = [
     ("spark.job.progress", {"job": 0, "state": "running", "done": 3, "tasks": 24}),
     ("spark.job.ended", {"job": 0, "state": "succeeded", "done": 24, "tasks": 24}),
     ("spark.run.ended", {"state": "ended", "seconds": 7.4}),
 ]
-rows = [{"topic": "demo.jobs.nightly", "type": type, "data": data} for type, data in told]
+rows = [{"topic": "demo.jobs.nightly", "type": type, "data": data} for type, data in reports]
 publish_partition(rows, PubSubConfig())
 """
 

@@ -30,7 +30,7 @@ STANDARD = (
 UNKNOWN = ("acme.custom-type_1", "auth.ok", "Größe/2")
 DATA = {"content": "Hello", "index": 42, "nested": [{"type": "token"}, None, 1.5]}
 
-Told = list[tuple[str, Any]]
+Reports = list[tuple[str, Any]]
 
 
 @pytest.mark.statement("H-033")
@@ -64,7 +64,7 @@ async def test_application_types_pass_every_input_and_output_unchanged(
         await over_stream.publish(TOPIC, message)
         count = 7
         # Every output: live, replayed, and a page of history, to peers and to the SDK.
-        out: dict[str, Told] = {
+        out: dict[str, Reports] = {
             "socket": [_pair(await socket.message()) for _ in range(count)],
             "stream": [_pair((await stream.event("message")).json) for _ in range(count)],
         }

@@ -38,7 +38,7 @@ EXPECTED: dict[str, Any] = json.loads((RECORDED / "expected.json").read_text(enc
 TOPIC = "chat.session.abc"
 EVENTS = {"content-type": "text/event-stream"}
 ASK: Any = {"model": "m", "stream": True}
-SAID: Any = [{"role": "user", "content": "weather?"}]
+MESSAGES: Any = [{"role": "user", "content": "weather?"}]
 
 
 def answer(recording: str) -> Callable[[httpx2.Request], httpx2.Response]:
@@ -64,7 +64,7 @@ def openai_client(recording: str) -> openai.AsyncOpenAI:
 
 async def openai_chat() -> ModelSource:
     client = openai_client("openai-chat")
-    return from_openai(await client.chat.completions.create(messages=SAID, **ASK))
+    return from_openai(await client.chat.completions.create(messages=MESSAGES, **ASK))
 
 
 async def openai_responses() -> ModelSource:
@@ -74,7 +74,7 @@ async def openai_responses() -> ModelSource:
 
 async def anthropic_events() -> ModelSource:
     client = anthropic_client()
-    return from_anthropic(await client.messages.create(messages=SAID, max_tokens=9, **ASK))
+    return from_anthropic(await client.messages.create(messages=MESSAGES, max_tokens=9, **ASK))
 
 
 SOURCES: dict[str, Callable[[], Awaitable[ModelSource]]] = {
@@ -104,7 +104,7 @@ async def test_the_answer_of_a_model_is_published_in_parts(
 async def test_the_helper_of_anthropic_gives_the_same_parts(pubsub_memory: MemoryServer) -> None:
     ps = pubsub_memory.client()
     client = anthropic_client()
-    asked = client.messages.stream(messages=SAID, max_tokens=9, model="m")
+    asked = client.messages.stream(messages=MESSAGES, max_tokens=9, model="m")
     async with asked as stream, stream_writer(ps, TOPIC, id="r1", window=0) as writer:
         await writer.pipe(from_anthropic(stream))
     final = await stream_reader(ps, TOPIC, id="r1").final()
@@ -114,7 +114,7 @@ async def test_the_helper_of_anthropic_gives_the_same_parts(pubsub_memory: Memor
 async def test_the_helper_of_openai_gives_the_same_parts() -> None:
     client = openai_client("openai-chat")
     parts: list[Any] = []
-    async with client.chat.completions.stream(messages=SAID, model="m") as stream:
+    async with client.chat.completions.stream(messages=MESSAGES, model="m") as stream:
         source = from_openai(stream)
         async for piece in source:  # type: ignore[attr-defined]
             grow(parts, piece)
@@ -127,7 +127,7 @@ def test_clients_without_asyncio_give_the_same_parts() -> None:
 
     http = httpx2.Client(transport=httpx2.MockTransport(answer("openai-chat")))
     client = openai.OpenAI(api_key="k", base_url="http://model.test", http_client=http)
-    source = from_openai(client.chat.completions.create(messages=SAID, **ASK))
+    source = from_openai(client.chat.completions.create(messages=MESSAGES, **ASK))
     parts: list[Any] = []
     for piece in source:
         grow(parts, piece)

@@ -48,10 +48,10 @@ def test_the_nodes_of_the_compose_file_start_with_what_they_are_given(
         for variable, value in node["environment"].items():
             monkeypatch.setenv(variable, value)
         assert commands.serve([*node["command"], "--check-config"]) == commands.OK
-        said = capsys.readouterr()
-        settings = yaml.safe_load(said.out)
+        output = capsys.readouterr()
+        settings = yaml.safe_load(output.out)
         assert settings["backplane"] in (None, "redis")
-        assert said.err == ""
+        assert output.err == ""
         grace, notice, timeout = (
             int(duration.removesuffix("s"))
             for duration in (

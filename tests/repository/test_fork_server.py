@@ -66,7 +66,7 @@ async def test_a_program_runs_like_a_file_in_an_interpreter_of_its_own(tmp_path:
 
 
 @pytest.mark.parametrize(
-    ("body", "code", "said"),
+    ("body", "code", "expected"),
     [
         ("print('out', flush=True); raise ValueError('why')", 1, "out\nTraceback"),
         ("import warnings; warnings.warn('careful')", 1, "UserWarning: careful"),
@@ -74,14 +74,14 @@ async def test_a_program_runs_like_a_file_in_an_interpreter_of_its_own(tmp_path:
     ],
 )
 async def test_a_program_that_fails_returns_its_exit_code_and_what_it_printed(
-    tmp_path: Path, body: str, code: int, said: str
+    tmp_path: Path, body: str, code: int, expected: str
 ) -> None:
     program = tmp_path / "program.py"
     program.write_text(body)
     async with asyncio.timeout(BOUND):
         found, text = await forked.run(program, env={}, cwd=tmp_path)
     assert found == code
-    assert said in text
+    assert expected in text
 
 
 async def test_a_program_ends_with_the_test_that_waits_for_it(tmp_path: Path) -> None:

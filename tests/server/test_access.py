@@ -249,7 +249,7 @@ async def test_claims_may_have_other_names(iam: Iam) -> None:
 
 
 @pytest.mark.parametrize(
-    ("flags", "said"),
+    ("flags", "expected"),
     [
         ({"dev": True, "host": "0.0.0.0"}, "loopback"),
         ({}, "no client"),
@@ -257,8 +257,8 @@ async def test_claims_may_have_other_names(iam: Iam) -> None:
         ({"api_keys_file": "k.yaml"}, "plaintext"),
     ],
 )
-def test_what_must_not_be_started_is_refused(flags: dict[str, object], said: str) -> None:
-    with pytest.raises(StartError, match=said):
+def test_what_must_not_be_started_is_refused(flags: dict[str, object], expected: str) -> None:
+    with pytest.raises(StartError, match=expected):
         access.check(load(flags))
 
 

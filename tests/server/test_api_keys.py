@@ -136,8 +136,8 @@ async def test_removed_and_changed_keys_are_reported_when_the_file_is_stable(
     file: Path,
 ) -> None:
     keys = ApiKeys(file)
-    told: list[tuple[list[str | None], list[str | None]]] = []
-    keys.on_withdrawn = lambda gone, other: told.append(
+    reported: list[tuple[list[str | None], list[str | None]]] = []
+    keys.on_withdrawn = lambda gone, other: reported.append(
         ([each.key_id for each in gone], [each.key_id for each in other])
     )
     k1: dict[str, object] = {"id": "k1", "sha256": DIGEST, "user": "gateway"}
@@ -154,18 +154,18 @@ async def test_removed_and_changed_keys_are_reported_when_the_file_is_stable(
     first = await look()
     assert await look(k1, k2) is first
     await look()
-    assert told == []
+    assert reported == []
     # Half a file, and then the whole of it.
     await look(k2)
     assert await look(k1, k2) is first
     await look()
-    assert told == []
+    assert reported == []
     await look({**k1, "orgs": ["acme"]})
     await look()
-    assert told == [(["k2"], ["k1"])]
+    assert reported == [(["k2"], ["k1"])]
     await look(k2)
     await look()
-    assert told[1:] == [(["k1"], [])]
+    assert reported[1:] == [(["k1"], [])]
 
 
 async def test_a_connection_ends_with_its_key_and_returns_with_the_identity_of_another_entry(
@@ -263,7 +263,7 @@ async def test_clients_are_served_while_a_large_file_is_read(
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "expected"),
     [
         ("", "`keys:`"),
         ("keys: {}", "`keys:`"),
@@ -306,12 +306,12 @@ async def test_clients_are_served_while_a_large_file_is_read(
         ),
     ],
 )
-def test_a_mistake_in_the_file_names_the_key(tmp_path: Path, text: str, said: str) -> None:
+def test_a_mistake_in_the_file_names_the_key(tmp_path: Path, text: str, expected: str) -> None:
     file = tmp_path / "keys.yaml"
     file.write_text(text, encoding="utf-8")
     with pytest.raises(ApiKeysError, match=r"keys\.yaml") as caught:
         load(file)
-    assert said in str(caught.value)
+    assert expected in str(caught.value)
 
 
 @pytest.mark.parametrize("date", ["2030-01-31", "'2030-01-31'", "2030-01-31T01:00:00+01:00"])

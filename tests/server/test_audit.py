@@ -210,9 +210,9 @@ def test_a_file_that_is_there_is_continued(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("replaced", [False, True])
-@pytest.mark.parametrize("told", [False, True])
+@pytest.mark.parametrize("reported", [False, True])
 def test_after_a_rotation_the_new_file_is_written(
-    tmp_path: Path, told: bool, replaced: bool
+    tmp_path: Path, reported: bool, replaced: bool
 ) -> None:
     file, old = tmp_path / "audit.jsonl", tmp_path / "audit.jsonl.1"
     sink = FileSink(file)
@@ -222,7 +222,7 @@ def test_after_a_rotation_the_new_file_is_written(
     file.rename(old)
     if replaced:
         file.write_text("", encoding="utf-8")
-    if told:
+    if reported:
         sink.reopen()
     sink.put({"n": 1})
     sink.close()
@@ -303,8 +303,8 @@ def test_a_full_disk_truncates_at_most_one_record_and_is_logged_once(
     sink.close()
     assert file.read_text(encoding="utf-8").splitlines() == ['{"n":0}', '{"n', '{"n":3}']
     assert sink.dropped == 2
-    told = [each.getMessage() for each in caplog.records]
-    assert told == [
+    reported = [each.getMessage() for each in caplog.records]
+    assert reported == [
         f"cannot write audit_file {file}, records are lost: No space left on device",
         f"audit_file {file} is writable again",
     ]

@@ -58,17 +58,17 @@ async def test_a_server_without_jwts_says_how_its_keys_start() -> None:
 
 
 async def test_each_attempt_is_reported() -> None:
-    told: list[tuple[str | None, str | None]] = []
+    reported: list[tuple[str | None, str | None]] = []
 
     def tell(identity: Identity | None, code: str | None) -> None:
-        told.append((None if identity is None else identity.user_id, code))
+        reported.append((None if identity is None else identity.user_id, code))
 
     router = TokenRouter(Inner(), None, tell)
     await router.authenticate("good")
     for token in ("bad", "hpk_x", ""):
         with pytest.raises(ServiceError):
             await router.authenticate(token)
-    assert told == [
+    assert reported == [
         ("good", None),
         (None, "token_invalid"),
         (None, "token_invalid"),

@@ -150,7 +150,7 @@ def test_lists_take_commas_and_objects_take_json() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "said"),
+    ("name", "value", "expected"),
     [
         ("http_port", "eighty", "whole number"),
         ("http_port", "70000", "65535"),
@@ -178,11 +178,11 @@ def test_lists_take_commas_and_objects_take_json() -> None:
     ],
 )
 def test_a_wrong_value_names_the_setting_its_source_and_what_is_accepted(
-    name: str, value: object, said: str
+    name: str, value: object, expected: str
 ) -> None:
     flag = problems({name: value})
     assert flag.startswith(f"{name} (flag --{name.replace('_', '-')}): ")
-    assert said in flag
+    assert expected in flag
     if isinstance(value, str):
         variable = problems(environ={f"HANZO_PUBSUB_{name.upper()}": value})
         assert f"{name} (environment HANZO_PUBSUB_{name.upper()}): " in variable
@@ -204,7 +204,7 @@ def test_a_slip_in_a_variable_is_an_error_and_a_foreign_variable_is_not() -> Non
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "expected"),
     [
         ("- a\n", "must be a mapping"),
         ("a: [\n", "is not YAML"),
@@ -212,16 +212,16 @@ def test_a_slip_in_a_variable_is_an_error_and_a_foreign_variable_is_not() -> Non
         ("host: a\nhttp_port: 1\nhost: b\n", "line 3: `host` occurs twice"),
     ],
 )
-def test_a_file_that_is_not_a_mapping_is_an_error(tmp_path: Path, text: str, said: str) -> None:
+def test_a_file_that_is_not_a_mapping_is_an_error(tmp_path: Path, text: str, expected: str) -> None:
     file = tmp_path / "pubsub.yaml"
     file.write_text(text, encoding="utf-8")
-    assert said in problems(file=file)
+    assert expected in problems(file=file)
     file.unlink()
     assert "cannot be read" in problems(file=file)
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "expected"),
     [
         ("history_max_messages: 010\n", "line 1: YAML reads `010` as the number 8"),
         ("host: ::1\nhistory_max_age: 1:30\n", "line 2: YAML reads `1:30` as the number 90"),
@@ -245,13 +245,13 @@ def test_a_file_that_is_not_a_mapping_is_an_error(tmp_path: Path, text: str, sai
     ],
 )
 def test_a_slip_in_the_file_is_explained_in_plain_words(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, said: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, expected: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     file = Path("pubsub.yaml")
     file.write_text(text, encoding="utf-8")
     found = problems(file=file)
-    assert said in found
+    assert expected in found
     assert "expected text" not in found
 
 
@@ -283,7 +283,7 @@ def test_an_empty_file_changes_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("flags", "said"),
+    ("flags", "expected"),
     [
         ({"tls_cert": "c.pem"}, "tls_cert is set without tls_key"),
         ({"tls_key": "k.pem"}, "tls_key is set without tls_cert"),
@@ -317,9 +317,9 @@ def test_an_empty_file_changes_nothing(tmp_path: Path) -> None:
     ],
 )
 def test_settings_that_do_not_fit_together_are_an_error(
-    flags: dict[str, object], said: str
+    flags: dict[str, object], expected: str
 ) -> None:
-    assert said in problems(flags)
+    assert expected in problems(flags)
 
 
 def test_ports_that_are_free_to_choose_and_every_kind_of_origin_fit() -> None:
@@ -329,7 +329,7 @@ def test_ports_that_are_free_to_choose_and_every_kind_of_origin_fit() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "expected"),
     [
         ({"presence_timeout": "15s"}, "server_ping_interval (15000 ms) is not less than"),
         ({"program_timeout": "60s"}, "disconnects hidden tabs"),
@@ -338,9 +338,9 @@ def test_ports_that_are_free_to_choose_and_every_kind_of_origin_fit() -> None:
         ({"iam_jwks_url": "http://192.0.2.1/k"}, "set iam_jwks_url to an https:// URL"),
     ],
 )
-def test_a_likely_mistake_is_a_warning(given: dict[str, object], said: str) -> None:
+def test_a_likely_mistake_is_a_warning(given: dict[str, object], expected: str) -> None:
     (line,) = preflight.warnings(load(given))
-    assert said in line
+    assert expected in line
 
 
 def test_a_usual_configuration_causes_no_warning() -> None:

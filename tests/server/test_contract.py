@@ -55,7 +55,7 @@ def test_the_first_pattern_that_takes_a_topic_decides() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "expected"),
     [
         ("[]", "topics"),
         ("topics: {}", "topics"),
@@ -76,12 +76,12 @@ def test_the_first_pattern_that_takes_a_topic_decides() -> None:
     ],
 )
 def test_a_wrong_contract_names_the_file_and_the_place(
-    write: Callable[[str], Path], text: str, said: str
+    write: Callable[[str], Path], text: str, expected: str
 ) -> None:
     file = write(text)
     with pytest.raises(StartError) as caught:
         setup.inspector(file)
-    assert said in str(caught.value)
+    assert expected in str(caught.value)
     assert str(caught.value).startswith("contract: ")
 
 

@@ -49,8 +49,8 @@ async def test_a_lack_of_file_descriptors_is_logged_once(tmp_path: Path) -> None
         process.terminate()
         await process.wait()
     # asyncio's event loop writes its own message as plain text.
-    said = log.read_text(encoding="utf-8").splitlines()
-    lines = [json.loads(line) for line in said if line.startswith("{")]
+    output = log.read_text(encoding="utf-8").splitlines()
+    lines = [json.loads(line) for line in output if line.startswith("{")]
     assert [each for each in lines if each["level"] == "warning"] == []
     (failed,) = [each for each in lines if each["level"] == "error"]
     assert failed["message"].startswith(f"no file descriptors left (limit {LIMIT})")

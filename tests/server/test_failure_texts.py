@@ -60,10 +60,10 @@ async def test_a_certificate_that_is_not_trusted_is_named() -> None:
 
     with listening() as listener:
         accepting = asyncio.create_task(asyncio.to_thread(accept, listener))
-        said = await failure(f"https://127.0.0.1:{number(listener)}/")
+        output = await failure(f"https://127.0.0.1:{number(listener)}/")
         await accepting
-    assert said.startswith("the certificate is not trusted: ")
-    assert "certificate" in said.removeprefix("the certificate is not trusted: ")
+    assert output.startswith("the certificate is not trusted: ")
+    assert "certificate" in output.removeprefix("the certificate is not trusted: ")
 
 
 async def test_a_port_without_tls_is_named() -> None:
@@ -112,9 +112,9 @@ def test_an_unknown_name_has_the_words_of_the_resolver() -> None:
 
 def test_a_redis_without_tls_is_not_called_a_missing_permission() -> None:
     failed = ssl.SSLError(1, "[SSL: WRONG_VERSION_NUMBER] wrong version number (_ssl.c:1006)")
-    said = unusable("rediss://redis:6379", caused_by(failed))
-    assert "Operation not permitted" not in said
-    assert "WRONG_VERSION_NUMBER" in said
+    output = unusable("rediss://redis:6379", caused_by(failed))
+    assert "Operation not permitted" not in output
+    assert "WRONG_VERSION_NUMBER" in output
 
 
 def test_the_signal_that_ended_a_worker_has_a_name() -> None:

@@ -479,23 +479,23 @@ def test_nothing_is_replayed_without_a_request_but_positions_are_sent() -> None:
 
 def test_a_log_starts_at_the_position_that_earlier_subscribers_received() -> None:
     lab = Lab()
-    told = lab.replay("t").positions["t"]
+    reported = lab.replay("t").positions["t"]
     lab.now += 5_000
-    assert lab.replay("t").positions["t"] == told
-    assert lab.fill(1) == [told + 1]
-    assert seqs(lab.replay("t", after={"t": told})) == [told + 1]
-    assert lab.replay("t", after={"t": told}).reset == []
+    assert lab.replay("t").positions["t"] == reported
+    assert lab.fill(1) == [reported + 1]
+    assert seqs(lab.replay("t", after={"t": reported})) == [reported + 1]
+    assert lab.replay("t", after={"t": reported}).reset == []
 
 
 def test_a_lost_log_is_a_new_one_for_clients_that_subscribed_before_its_first_message() -> None:
     for topic in ("t", None):
         lab = Lab()
-        told = lab.replay("t").positions["t"]
+        reported = lab.replay("t").positions["t"]
         lab.now += 1
         lab.fill(1)
         lab.store.evict(topic, log_too=True)
         (next_,) = lab.fill(1)
-        found = lab.replay("t", after={"t": told})
+        found = lab.replay("t", after={"t": reported})
         assert (seqs(found), found.reset) == ([next_], ["t"])
 
 
@@ -507,10 +507,10 @@ def test_a_topic_is_given_no_start_by_a_pattern_nor_where_a_position_is_known() 
 
 def test_starts_are_bounded_as_logs_are() -> None:
     lab = Lab(max_topics=2)
-    told = [lab.replay(f"t{n}").positions[f"t{n}"] for n in range(3)]
+    reported = [lab.replay(f"t{n}").positions[f"t{n}"] for n in range(3)]
     lab.now += 1
-    assert lab.fill(1, "t0") != [told[0] + 1]
-    assert lab.fill(1, "t2") == [told[2] + 1]
+    assert lab.fill(1, "t0") != [reported[0] + 1]
+    assert lab.fill(1, "t2") == [reported[2] + 1]
 
 
 def test_since_is_strict() -> None:

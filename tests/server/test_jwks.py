@@ -186,7 +186,7 @@ async def test_a_token_with_critical_extensions_is_invalid(critical: object) -> 
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "expected"),
     [
         ({"exp": None}, "`exp`"),
         ({"exp": "soon"}, "exp"),
@@ -195,12 +195,14 @@ async def test_a_token_with_critical_extensions_is_invalid(critical: object) -> 
         ({"nbf": "never"}, "`nbf`"),
     ],
 )
-async def test_a_missing_or_mistyped_claim_is_invalid(change: dict[str, Any], said: str) -> None:
+async def test_a_missing_or_mistyped_claim_is_invalid(
+    change: dict[str, Any], expected: str
+) -> None:
     claims = {k: v for k, v in {**CLAIMS, **change}.items() if v is not None}
     text = jwt.api_jws.encode(json.dumps(claims).encode(), ED, "EdDSA", headers={"kid": "EdDSA"})
     error = await refusal(World().authenticator(), text)
     assert error.code == "token_invalid"
-    assert said in error.message
+    assert expected in error.message
 
 
 @pytest.mark.parametrize("text", ["", "x", "a.b", "a.b.c", "." * 5, "x" * 20_000, "\x00.\x00.\x00"])

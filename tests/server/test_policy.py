@@ -207,7 +207,7 @@ def test_in_development_all_users_may_use_demo_and_dev_topics() -> None:
 
 
 @pytest.mark.parametrize(
-    ("identity", "topic", "said"),
+    ("identity", "topic", "expected"),
     [
         (ALICE, "agent.bot2.events", "`agent.<agent_id>.**`) requires agent_access of `bot2`"),
         (ALICE, "agent.bot1.events", "which is met"),
@@ -218,16 +218,16 @@ def test_in_development_all_users_may_use_demo_and_dev_topics() -> None:
         (ALICE, "org.acme.**", "every topic"),
     ],
 )
-def test_a_decision_is_explained(identity: Identity, topic: str, said: str) -> None:
+def test_a_decision_is_explained(identity: Identity, topic: str, expected: str) -> None:
     access = DEFAULT.explain(identity, topic)
-    assert said in access.reason
+    assert expected in access.reason
     if "*" not in topic:
         assert access.subscribe is DEFAULT.may_subscribe(identity, topic)
         assert access.publish is DEFAULT.may_publish(identity, topic)
 
 
 @pytest.mark.parametrize(
-    ("text", "where", "said"),
+    ("text", "where", "expected"),
     [
         ("- a", "", "`rules`"),
         ("", "", "`rules`"),
@@ -261,7 +261,7 @@ def test_a_decision_is_explained(identity: Identity, topic: str, said: str) -> N
     ],
 )
 def test_a_mistake_in_a_rules_file_names_line_and_rule(
-    tmp_path: Path, text: str, where: str, said: str
+    tmp_path: Path, text: str, where: str, expected: str
 ) -> None:
     file = tmp_path / "rules.yaml"
     file.write_text(text, encoding="utf-8")
@@ -269,7 +269,7 @@ def test_a_mistake_in_a_rules_file_names_line_and_rule(
         load_rules([file])
     assert str(file) in str(caught.value)
     assert where in str(caught.value)
-    assert said in str(caught.value)
+    assert expected in str(caught.value)
 
 
 def test_a_missing_rules_file_is_named(tmp_path: Path) -> None:

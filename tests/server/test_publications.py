@@ -59,7 +59,7 @@ def test_a_whole_number_may_be_written_with_a_point() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "code", "field", "said"),
+    ("wrong", "code", "field", "expected"),
     [
         ({"type": ""}, "invalid_frame", "message.type", "1 to 128 characters"),
         ({"type": "t" * 129}, "invalid_frame", "message.type", "1 to 128 characters"),
@@ -80,12 +80,12 @@ def test_a_whole_number_may_be_written_with_a_point() -> None:
     ],
 )
 def test_the_problem_of_an_invalid_message_is_named(
-    wrong: dict[str, Any], code: str, field: str, said: str
+    wrong: dict[str, Any], code: str, field: str, expected: str
 ) -> None:
     error = read(frame(**wrong))
     assert isinstance(error, ServiceError)
     assert (error.code, error.field) == (code, field)
-    assert said in error.message
+    assert expected in error.message
 
 
 @pytest.mark.parametrize("field", ["data", "meta"])

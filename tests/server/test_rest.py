@@ -131,9 +131,9 @@ async def test_a_body_that_is_wrong_is_refused_by_field(
 async def test_a_body_of_another_type_is_415(rest: httpx.AsyncClient, kind: str | None) -> None:
     headers = {"Content-Type": kind} if kind else {}
     answer = await rest.post(MESSAGES, content=b'{"data":1}', headers=headers)
-    said = problem(answer, 415, "unsupported")
-    assert said["field"] == "Content-Type"
-    assert "bodies of this type" in said["title"]
+    output = problem(answer, 415, "unsupported")
+    assert output["field"] == "Content-Type"
+    assert "bodies of this type" in output["title"]
 
 
 @pytest.mark.parametrize(
@@ -156,8 +156,8 @@ async def test_the_error_of_a_request_without_a_token_names_the_header(
     server: RunningServer,
 ) -> None:
     async with api(server) as client:
-        said = problem(await client.get(HISTORY), 401, "unauthenticated")
-    assert said["remedy"] == "Send the header `Authorization: Bearer TOKEN`."
+        output = problem(await client.get(HISTORY), 401, "unauthenticated")
+    assert output["remedy"] == "Send the header `Authorization: Bearer TOKEN`."
 
 
 async def test_a_compressed_body_is_415_and_not_unpacked(rest: httpx.AsyncClient) -> None:

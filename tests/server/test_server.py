@@ -168,9 +168,9 @@ def test_wrong_usage_exits_with_2_and_prints_json_outside_of_a_terminal(
     code, out, err = run(capsys, *argv)
     assert (code, out) == (2, "")
     for line in err.splitlines():
-        said = json.loads(line)
-        assert (said["event"], said["code"]) == ("error", "usage")
-        assert said["message"]
+        expected = json.loads(line)
+        assert (expected["event"], expected["code"]) == ("error", "usage")
+        assert expected["message"]
     assert err
 
 
@@ -201,7 +201,7 @@ def test_the_life_of_a_token_is_a_duration(
 
 
 @pytest.mark.parametrize(
-    ("argv", "code", "said"),
+    ("argv", "code", "expected"),
     [
         (("--dev", "--host", "0.0.0.0"), 2, "loopback only, not on 0.0.0.0"),
         (("--dev", "--host", "192.0.2.1"), 2, "loopback only"),
@@ -220,12 +220,12 @@ def test_a_forbidden_configuration_does_not_start_and_names_the_reason(
     capsys: pytest.CaptureFixture[str],
     argv: tuple[str, ...],
     code: int,
-    said: str,
+    expected: str,
 ) -> None:
     del environ
     got, _, err = run(capsys, "serve", "--check-config", *argv)
     assert got == code
-    assert said in err
+    assert expected in err
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
@@ -318,11 +318,11 @@ redis_url: http://user:hush@redis
     code, out, err = run(capsys, "serve", "--check-config", "--config", str(file))
     assert (code, out) == (2, "")
     files = ("rules.yaml", "none.yaml", "audit_topics", "audit_file", "webhooks[0].topics")
-    for said in (
+    for expected in (
         *("http_port", "histroy_max_age", "tls_key is set without", "redis_url must begin"),
         *files,
     ):
-        assert said in err, said
+        assert expected in err, expected
     assert len(err.splitlines()) == len(set(err.splitlines()))
     wrong = {"tls_key", "redis_url", "histroy_max_age"}
     lines = file.read_text(encoding="utf-8").splitlines()
@@ -331,8 +331,8 @@ redis_url: http://user:hush@redis
     code, out, err = run(capsys, "serve", "--check-config", "--config", str(file))
     assert code == 2
     assert yaml.safe_load(out)["http_port"] == 8056
-    for said in ("http_port", "plaintext is rejected", *files):
-        assert said in err, said
+    for expected in ("http_port", "plaintext is rejected", *files):
+        assert expected in err, expected
     assert "a-secret" not in out + err
 
 
@@ -489,7 +489,7 @@ async def test_a_file_of_settings_starts_a_server_with_tls_keys_audit_and_webhoo
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "expected"),
     [
         ({"tls_cert": "none.pem", "tls_key": "none.pem"}, "TLS"),
         ({"audit_file": "/nowhere/audit.jsonl"}, "audit_file"),
@@ -512,7 +512,7 @@ async def test_a_file_of_settings_starts_a_server_with_tls_keys_audit_and_webhoo
     ],
 )
 async def test_a_file_or_address_that_cannot_be_used_is_an_error(
-    tmp_path: Path, settings: dict[str, Any], said: str
+    tmp_path: Path, settings: dict[str, Any], expected: str
 ) -> None:
     (tmp_path / "short").write_text("x", encoding="ascii")
     (tmp_path / "short").chmod(0o600)
@@ -520,7 +520,7 @@ async def test_a_file_or_address_that_cannot_be_used_is_an_error(
         name: value.format(tmp=tmp_path) if isinstance(value, str) else value
         for name, value in settings.items()
     }
-    with pytest.raises(StartError, match=said):
+    with pytest.raises(StartError, match=expected):
         await start(**filled)
 
 
@@ -653,7 +653,7 @@ async def test_clients_that_are_stuck_do_not_hold_up_the_end(environ: dict[str, 
         ready = json.loads(await process.stdout.readline())
         http, ws = (int(ready[each].split(":")[2].split("/")[0]) for each in ("http", "ws"))
         writers = []
-        for port, said in (
+        for port, expected in (
             (http, b""),
             (http, b"GET /v1/ses"),
             (http, b"GET /v1/openapi.json HTTP/1.1\r\nHost: x\r\n\r\n" * 500),
@@ -662,9 +662,9 @@ async def test_clients_that_are_stuck_do_not_hold_up_the_end(environ: dict[str, 
             (ws, upgrade),
         ):
             reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1024)
-            writer.write(said)
+            writer.write(expected)
             writers.append(writer)
-            if said.endswith(b"\n\r\n"):
+            if expected.endswith(b"\n\r\n"):
                 await reader.readline()
         process.terminate()
         assert await process.wait() == 0

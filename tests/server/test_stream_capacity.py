@@ -22,9 +22,9 @@ def test_a_server_states_how_many_streams_a_client_can_write() -> None:
 
 def test_a_history_too_short_for_late_readers_is_named() -> None:
     assert "history_max_messages" not in describe(Settings())
-    said = describe(Settings(history_max_messages=20))
-    assert "topics keep 20 messages" in said
-    assert "history_max_messages" in said
+    output = describe(Settings(history_max_messages=20))
+    assert "topics keep 20 messages" in output
+    assert "history_max_messages" in output
 
 
 def test_a_rate_too_low_for_any_stream_is_named() -> None:

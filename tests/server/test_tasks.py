@@ -134,9 +134,9 @@ async def test_a_kept_task_runs_again_however_it_ends(
     async with asyncio.timeout(60):
         await done.wait()
     await tasks.stop()
-    said = [record.getMessage().partition("; ") for record in caplog.records]
-    assert len(said) == FAILURES.count - before == 3
-    for what, _, follows in said:
+    output = [record.getMessage().partition("; ") for record in caplog.records]
+    assert len(output) == FAILURES.count - before == 3
+    for what, _, follows in output:
         assert what.endswith("grind of the mill failed")
         assert follows.startswith("restarting in ")
     assert (runs, len(tasks)) == (4, 0)

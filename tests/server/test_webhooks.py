@@ -243,9 +243,9 @@ async def test_after_the_last_try_the_events_are_counted_as_dropped(
     hooks.notify("publish", "a", b"{}")
     await hooks.close(PATIENCE)
     assert (hooks.delivered, hooks.dropped) == (1, 1)
-    (said,) = [each.getMessage() for each in caplog.records]
-    assert said.startswith("the webhook http://127.0.0.1:")
-    assert said.endswith(": HTTP 500 at attempt 3 of 3; events dropped: 1")
+    (output,) = [each.getMessage() for each in caplog.records]
+    assert output.startswith("the webhook http://127.0.0.1:")
+    assert output.endswith(": HTTP 500 at attempt 3 of 3; events dropped: 1")
     assert "hush" not in caplog.text
     assert SECRET not in caplog.text
 

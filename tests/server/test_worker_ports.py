@@ -62,7 +62,7 @@ def test_a_port_that_is_taken_after_the_check_leaves_no_socket_open(
 
 
 @pytest.mark.parametrize(
-    ("number", "said"),
+    ("number", "expected"),
     [
         (errno.EADDRINUSE, "port 8056 of 10.0.0.1 is in use; choose another with --http-port"),
         (errno.EACCES, "port 8056 needs privileges; choose one above 1023 with --http-port"),
@@ -72,10 +72,10 @@ def test_a_port_that_is_taken_after_the_check_leaves_no_socket_open(
         ),
     ],
 )
-def test_the_error_for_a_port_names_the_flag_or_the_reason(number: int, said: str) -> None:
+def test_the_error_for_a_port_names_the_flag_or_the_reason(number: int, expected: str) -> None:
     settings = Settings(host="10.0.0.1", http_port=8056)
     error = OSError(number, os.strerror(number))
-    assert str(refused_port(error, "http_port", settings)).startswith(said)
+    assert str(refused_port(error, "http_port", settings)).startswith(expected)
 
 
 def test_an_error_without_a_reason_is_quoted() -> None:

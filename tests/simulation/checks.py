@@ -260,28 +260,28 @@ def _shown(member: PresenceMember) -> object:
     return (member.name, member.status, member.metadata, member.joined_at)
 
 
-class Said:
+class OwnPresence:
     """The user's own presence data, by topic of which it is a member."""
 
     def __init__(self) -> None:
-        self._words: dict[str, dict[str, object]] = {}
+        self._data: dict[str, dict[str, object]] = {}
 
-    def say(self, topic: str, key: str, value: object) -> None:
+    def record(self, topic: str, key: str, value: object) -> None:
         """Record data that the server must know at the end."""
-        self._words.setdefault(topic, {})[key] = value
+        self._data.setdefault(topic, {})[key] = value
 
     def forget(self, topics: Iterable[str]) -> None:
         """Record that the user is no longer a member."""
         for topic in topics:
-            self._words.pop(topic, None)
+            self._data.pop(topic, None)
 
     def check(self, server: Server) -> None:
         """The server has the latest data of each topic (PRES-3)."""
-        for topic, words in self._words.items():
+        for topic, data in self._data.items():
             member = server.rooms.find(topic, OWN)
             if member is None:
                 raise Violation(f"no member of {topic}")
-            for key, value in words.items():
+            for key, value in data.items():
                 known = member.status if key == "status" else (member.metadata or {}).get(key)
                 if known != value:
                     raise Violation(f"{key} is {known!r} on {topic}, not {value!r}")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from hanzoai.pubsub.generated.wire import Publication
 from tests.simulation.checks import (
-    Said,
+    OwnPresence,
     Violation,
     check_end,
     check_presence,
@@ -62,7 +62,7 @@ class Run:
         self.publishes: list[events.Publish] = []
         self.unseen: dict[int, set[tuple[str, int]]] = {}
         self.lost: set[tuple[str, int]] = set()
-        self.said = Said()
+        self.own_presence = OwnPresence()
         self.server.on_reset = self._reset
 
     def run(self) -> Result:
@@ -85,7 +85,7 @@ class Run:
             if event.presence and event.sub not in self.ended and not self.profile.plain:
                 check_presence(self.server, self.shell, event)
         if not (self.profile.plain or self.profile.refuses_now or self.profile.denies_now):
-            self.said.check(self.server)
+            self.own_presence.check(self.server)
         for _ in range(random.below(4)):
             self._publish()
         self.shell.feed(events.Close() if random.chance(700) else events.Abort())
@@ -144,7 +144,7 @@ class Run:
         elif what < 87 and self.publishes:
             self.shell.feed(events.Expire(random.pick(self.publishes).ref))
         elif what < 91:
-            self._say()
+            self._update_presence()
         elif world.fault(profile.people):
             for _ in range(random.between(1, 4)):
                 self._others()
@@ -227,10 +227,10 @@ class Run:
         if self.subscriptions:
             event = self.world.random.pick(self.subscriptions)
             self.ended.add(event.sub)
-            self.said.forget(event.topics)
+            self.own_presence.forget(event.topics)
             self.shell.feed(events.Unsubscribe(event.sub))
 
-    def _say(self) -> None:
+    def _update_presence(self) -> None:
         """Update the user's own presence."""
         random = self.world.random
         topic = random.pick((None, *TOPICS))
@@ -240,7 +240,7 @@ class Run:
             joined = self.shell.joined.get(event.sub)
             if event.sub not in self.ended and joined:
                 for name in {*joined[-1].topics} & {*(TOPICS if topic is None else (topic,))}:
-                    self.said.say(name, key, value)
+                    self.own_presence.record(name, key, value)
         self.shell.feed(events.UpdatePresence(topic, {key: value}))
 
     def _others(self) -> None:

@@ -85,10 +85,10 @@ def test_a_watched_job_reports_its_stages(server: ServerProcess) -> None:
         timeout=200,
     )
     assert done.returncode == 0, done.stderr
-    said = done.stdout.splitlines()
-    assert said[0] == "5,000 keys"
+    output = done.stdout.splitlines()
+    assert output[0] == "5,000 keys"
     messages = server.messages(watched_job.TOPIC)
-    assert said[1] == f"{len(messages)} messages on {watched_job.TOPIC}"
+    assert output[1] == f"{len(messages)} messages on {watched_job.TOPIC}"
     assert messages[0]["data"]["name"] == "nightly"
     assert messages[-1]["type"] == "spark.run.ended"
     ended = [each["data"] for each in messages if each["type"] == "spark.job.ended"]

@@ -336,10 +336,10 @@ def test_each_row_is_read_once_in_order_or_reported_as_lost(
         if step.end is before:
             return
         # After a restart, the plan is made from the stored texts of both ends.
-        told = [json.loads(json.dumps(each.as_json())) for each in (before, step.end)]
+        reported = [json.loads(json.dumps(each.as_json())) for each in (before, step.end)]
         if repeated and before.nothing_read:
-            told[0] = {"a": 10**12}
-        for part in split(ranges(*map(read_offset, told)), tasks=2, most=5):
+            reported[0] = {"a": 10**12}
+        for part in split(ranges(*map(read_offset, reported)), tasks=2, most=5):
             for topic, after, last in part:
                 service.read += [(topic, seq) for seq in range(after + 1, last + 1)]
 

@@ -30,7 +30,7 @@ def config(server: ServerProcess) -> PubSubConfig:
     return PubSubConfig(server.url, token_file=str(server.token_file))
 
 
-def told(server: ServerProcess, topic: str, prefix: str = "spark.") -> list[dict[str, Any]]:
+def reported(server: ServerProcess, topic: str, prefix: str = "spark.") -> list[dict[str, Any]]:
     return [each for each in server.messages(topic) if each["type"].startswith(prefix)]
 
 
@@ -39,7 +39,7 @@ def test_a_batch_job_reports_its_stages_and_tasks(
 ) -> None:
     with PubSubProgress(spark, "progress.batch", config(server)) as progress:
         spark.range(0, 1_000, 1, 4).repartition(3).count()
-    messages = told(server, "progress.batch")
+    messages = reported(server, "progress.batch")
     assert messages[0]["type"] == "spark.run.started"
     assert messages[-1]["type"] == "spark.run.ended"
     assert messages[-1]["data"]["state"] == "ended"
@@ -58,7 +58,7 @@ def test_a_job_shorter_than_the_interval_is_reported_from_start_to_end(
 ) -> None:
     with PubSubProgress(spark, "progress.short", config(server), interval=60.0):
         pass
-    types = [each["type"] for each in told(server, "progress.short")]
+    types = [each["type"] for each in reported(server, "progress.short")]
     assert types == ["spark.run.started", "spark.run.ended"]
 
 
@@ -78,14 +78,14 @@ def test_a_running_job_reports_before_it_ends(
         job = threading.Thread(target=spark.sparkContext.range(4).mapPartitions(wait).count)
         job.start()
         try:
-            while not (started := told(server, "progress.running", "spark.job")):
+            while not (started := reported(server, "progress.running", "spark.job")):
                 pass
         finally:
             gate.touch()
             job.join()
     assert started[0]["data"]["state"] == "running"
     assert started[0]["data"]["done"] == 0
-    end = told(server, "progress.running", "spark.job")[-1]
+    end = reported(server, "progress.running", "spark.job")[-1]
     assert end["type"] == "spark.job.ended"
     assert end["data"]["state"] == "succeeded"
     assert end["data"]["done"] == end["data"]["tasks"]
@@ -112,12 +112,12 @@ def test_a_stream_reports_its_micro_batches_but_not_their_jobs(
             .start()
         )
         assert query.awaitTermination(120)
-    messages = told(server, "progress.stream", "spark.query")
+    messages = reported(server, "progress.stream", "spark.query")
     assert messages[-1]["type"] == "spark.query.terminated"
     end = messages[-1]["data"]
     assert end["query"] == {"id": str(query.id), "run": str(query.runId), "name": "alerts"}
     assert (end["state"], end["rows_total"], end["error"]) == ("stopped", 60, None)
-    assert told(server, "progress.stream", "spark.job") == []
+    assert reported(server, "progress.stream", "spark.job") == []
 
 
 def test_a_failed_job_is_reported_without_the_text_of_its_error(
@@ -131,7 +131,7 @@ def test_a_failed_job_is_reported_without_the_text_of_its_error(
         PubSubProgress(spark, "progress.fails", config(server)),
     ):
         spark.sparkContext.range(2).mapPartitions(fail).count()
-    messages = told(server, "progress.fails")
+    messages = reported(server, "progress.fails")
     assert messages[-1]["data"]["state"] == "failed"
     assert [each["data"]["state"] for each in messages if "job" in each["data"]][-1] == "failed"
     assert "s3cret" not in str(messages)

@@ -341,15 +341,15 @@ def test_a_task_that_has_ended_asks_no_more() -> None:
 
 
 @pytest.mark.parametrize(
-    ("loss", "said"),
+    ("loss", "expected"),
     [
         (Loss("a.x", 11, 49), "Retain more"),
         (Loss("a.x", 11, 49, restarted=True), "Keep the history in Redis"),
         (Loss("a.x", 11, 5), "Keep the history in Redis"),
     ],
 )
-def test_the_remedy_of_a_loss_depends_on_its_cause(loss: Loss, said: str) -> None:
+def test_the_remedy_of_a_loss_depends_on_its_cause(loss: Loss, expected: str) -> None:
     error = DataLossError(loss)
-    assert error.remedy.startswith(said)
+    assert error.remedy.startswith(expected)
     assert "failOnDataLoss=false" in error.remedy
     assert str(error).endswith("docs/spark/#guarantees-for-readers")

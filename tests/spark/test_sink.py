@@ -81,7 +81,7 @@ def test_columns_that_can_be_published_are_accepted(data: DataType) -> None:
 
 
 @pytest.mark.parametrize(
-    ("schema", "field", "said", "remedy"),
+    ("schema", "field", "expected", "remedy"),
     [
         (columns(topic=IntegerType(), data=TEXT), "topic", "INT, not STRING", "Cast it to STRING."),
         (columns(topic=TEXT, data=TEXT, ttl=TEXT), "ttl", "STRING, not INT", "Cast it to INT."),
@@ -112,9 +112,9 @@ def test_columns_that_can_be_published_are_accepted(data: DataType) -> None:
     ],
 )
 def test_a_column_that_cannot_be_published_is_named(
-    schema: StructType, field: str, said: str, remedy: str
+    schema: StructType, field: str, expected: str, remedy: str
 ) -> None:
-    with pytest.raises(InvalidOption, match=said.replace("(", r"\(")) as refused:
+    with pytest.raises(InvalidOption, match=expected.replace("(", r"\(")) as refused:
         check_schema(schema, config())
     assert refused.value.field == field
     assert remedy in refused.value.remedy

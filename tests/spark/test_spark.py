@@ -150,8 +150,8 @@ def test_map_in_arrow_prints_what_each_task_published(
     spark: SparkSession, server: ServerProcess
 ) -> None:
     frame = rows(spark, "jobs.arrow", 500)
-    told = frame.mapInArrow(publish_arrow(config(server)), ARROW_SCHEMA).collect()
-    assert sorted((row.part, row.rows, row.duplicates) for row in told) == [
+    reported = frame.mapInArrow(publish_arrow(config(server)), ARROW_SCHEMA).collect()
+    assert sorted((row.part, row.rows, row.duplicates) for row in reported) == [
         (0, 250, 0),
         (1, 250, 0),
     ]

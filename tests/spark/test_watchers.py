@@ -61,17 +61,17 @@ class Watched:
             _jvm=jvm,
             _jsc=SimpleNamespace(statusTracker=lambda: tracker),
         )
-        self.told: list[Report] = []
-        self.jobs = Jobs(context, lambda: runs, self.told.append)
+        self.reported: list[Report] = []
+        self.jobs = Jobs(context, lambda: runs, self.reported.append)
         self.jobs.start()
 
     def report_changes(self) -> list[tuple[object, str, int]]:
         """Poll; return the number, the kind and the done tasks of each report."""
-        self.told.clear()
+        self.reported.clear()
         self.jobs.report_changes()
         return [
             (each.data["job"], each.type.rpartition(".")[2], int(str(each.data["done"])))
-            for each in self.told
+            for each in self.reported
         ]
 
 
@@ -140,7 +140,7 @@ def test_the_end_of_a_job_says_how_it_ended_if_spark_still_knows(
     else:
         tracker.run(0, status=status)
     watched.report_changes()
-    (end,) = watched.told
+    (end,) = watched.reported
     assert end.data["state"] == ("ended" if status is None else status.lower())
     assert end.last
 
@@ -184,8 +184,8 @@ def stage(id: int, tasks: int, done: int) -> SimpleNamespace:
 
 def test_an_operation_reports_itself_from_start_to_end() -> None:
     session = Session()
-    told: list[Report] = []
-    operations = Operations(session, told.append)
+    reported: list[Report] = []
+    operations = Operations(session, reported.append)
     operations.start()
     (handler,) = session.handlers
     handler([stage(2, 3, 0), stage(1, 5, 5)], 2, "op", done=False)
@@ -194,7 +194,7 @@ def test_an_operation_reports_itself_from_start_to_end() -> None:
     handler([stage(1, 5, 5), stage(2, 3, 1)], 1, "op", done=False)
     handler([stage(1, 5, 5), stage(2, 3, 3)], 0, "op", done=True)
     assert operations.all_reported()
-    assert [(r.type, r.data["state"], r.data["done"], r.data["active"]) for r in told] == [
+    assert [(r.type, r.data["state"], r.data["done"], r.data["active"]) for r in reported] == [
         ("spark.job.started", "running", 5, 2),
         ("spark.job.progress", "running", 6, 1),
         ("spark.job.ended", "ended", 8, 0),
@@ -205,15 +205,15 @@ def test_an_operation_reports_itself_from_start_to_end() -> None:
 
 def test_an_operation_without_a_stage_or_that_has_ended_already_is_not_reported() -> None:
     session = Session()
-    told: list[Report] = []
-    operations = Operations(session, told.append)
+    reported: list[Report] = []
+    operations = Operations(session, reported.append)
     operations.start()
     (handler,) = session.handlers
     handler(None, 0, "plan", done=False)
     handler([], 0, "setting", done=True)
     handler([stage(1, 1, 0)], 1, None, done=False)
     handler([stage(1, 1, 1)], 0, "unknown", done=True)
-    assert told == []
+    assert reported == []
     assert operations.all_reported()
 
 
@@ -236,8 +236,8 @@ def event(run: str, **more: Any) -> SimpleNamespace:
 
 def test_a_query_reports_its_events_and_is_settled_when_its_end_was_reported() -> None:
     streams = Streams()
-    told: list[Report] = []
-    queries = Queries(SimpleNamespace(streams=streams), told.append)
+    reported: list[Report] = []
+    queries = Queries(SimpleNamespace(streams=streams), reported.append)
     queries.start()
     (listener,) = streams.listeners
     streams.active.append(SimpleNamespace(runId="r1"))
@@ -251,26 +251,26 @@ def test_a_query_reports_its_events_and_is_settled_when_its_end_was_reported() -
     listener.onQueryTerminated(event("r1", exception="secret", errorClassOnException="CLASS"))
     assert queries.all_reported()
     assert queries.runs() == ["r1"], "its last jobs may still be polled"
-    assert [(each.type, each.data["state"]) for each in told] == [
+    assert [(each.type, each.data["state"]) for each in reported] == [
         ("spark.query.started", "running"),
         ("spark.query.progress", "running"),
         ("spark.query.idle", "idle"),
         ("spark.query.terminated", "failed"),
     ]
-    assert told[1].data["batch"] == 4
-    assert told[3].data["error"] == "CLASS"
-    assert "secret" not in str(told)
+    assert reported[1].data["batch"] == 4
+    assert reported[3].data["error"] == "CLASS"
+    assert "secret" not in str(reported)
     queries.stop()
     assert streams.listeners == []
 
 
 def test_the_error_of_an_older_spark_has_no_class() -> None:
-    told: list[Report] = []
-    queries = Queries(SimpleNamespace(streams=Streams()), told.append)
+    reported: list[Report] = []
+    queries = Queries(SimpleNamespace(streams=Streams()), reported.append)
     queries.terminated(event("r1", exception="secret"))
-    assert (told[0].data["state"], told[0].data["error"]) == ("failed", None)
+    assert (reported[0].data["state"], reported[0].data["error"]) == ("failed", None)
     queries.terminated(event("r2", exception=None))
-    assert told[1].data["state"] == "stopped"
+    assert reported[1].data["state"] == "stopped"
 
 
 def test_the_runs_of_a_few_ended_queries_are_remembered() -> None:

@@ -126,9 +126,11 @@ class Probe:
         self.holds("v.partition")
 
     def arrow(self) -> None:
-        told = self.rows("v.arrow").mapInArrow(publish_arrow(self.config), ARROW_SCHEMA).collect()
-        if sum(row["rows"] for row in told) != COUNT:
-            raise AssertionError(f"told {told}")
+        reported = (
+            self.rows("v.arrow").mapInArrow(publish_arrow(self.config), ARROW_SCHEMA).collect()
+        )
+        if sum(row["rows"] for row in reported) != COUNT:
+            raise AssertionError(f"told {reported}")
         self.holds("v.arrow")
 
     def source(self) -> None:

@@ -57,11 +57,11 @@ def probe(interpreter: str, mode: str, words: Sequence[str]) -> tuple[str, dict[
             out += '\n{"use": "what follows", "problem": "not done in time"}'
         finally:
             server.close()
-    said = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
-    if not said:
+    output = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
+    if not output:
         return mode, {"start": f"ended with {process.returncode}"}
-    version = next((each["version"] for each in said if "version" in each), "?")
-    return f"{version} {mode}", {each["use"]: each["problem"] for each in said if "use" in each}
+    version = next((each["version"] for each in output if "version" in each), "?")
+    return f"{version} {mode}", {each["use"]: each["problem"] for each in output if "use" in each}
 
 
 def main(arguments: list[str]) -> int:

@@ -156,13 +156,13 @@ def test_every_frame_has_its_operation(side: str, action: str) -> None:
         keys = {reference["$ref"].rsplit("/", 1)[1] for reference in references}
         return {ASYNCAPI["components"]["messages"][key]["name"] for key in keys}
 
-    said: set[str] = set()
+    output: set[str] = set()
     for operation in ASYNCAPI["operations"].values():
         if operation["action"] == action:
-            said |= named(operation["messages"])
+            output |= named(operation["messages"])
         elif side == "ServerFrame":
-            said |= named(operation["reply"]["messages"])
-    assert said == DEFINITIONS[side]["discriminator"]["mapping"].keys()
+            output |= named(operation["reply"]["messages"])
+    assert output == DEFINITIONS[side]["discriminator"]["mapping"].keys()
 
 
 def test_every_message_of_the_socket_has_examples_that_are_valid() -> None:

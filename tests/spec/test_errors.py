@@ -133,7 +133,7 @@ def test_each_language_spells_names_as_its_own() -> None:
     table = compile_errors(spec)
 
     def remedy(spell: Callable[[str, str], str]) -> str:
-        return next(row.remedy for row in table.said(spell).codes if row.code == "closed")
+        return next(row.remedy for row in table.spelled(spell).codes if row.code == "closed")
 
     assert remedy(python_name) == "Pass `get_token`, or `allow_insecure=True`."
     assert remedy(typescript_name) == "Pass `getToken`, or `allowInsecure: true`."

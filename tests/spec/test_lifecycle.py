@@ -129,7 +129,7 @@ def test_a_pair_that_is_ignored_is_no_fault() -> None:
 
 def test_a_pair_is_ignored_once() -> None:
     entry = {"in": "done", "event": "start"}
-    assert "said twice" in broken(lambda spec: spec["ignore"].append(entry))
+    assert "defined twice" in broken(lambda spec: spec["ignore"].append(entry))
 
 
 def test_a_state_that_no_row_leads_to_is_refused() -> None:

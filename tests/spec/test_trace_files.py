@@ -52,8 +52,8 @@ def test_a_trace_starts_from_one_that_exists() -> None:
 
 
 def test_no_two_traces_say_the_same() -> None:
-    said = [read(path)["description"] for path in TRACES if path.parent.name == "traces"]
-    assert len(said) == len(set(said))
+    output = [read(path)["description"] for path in TRACES if path.parent.name == "traces"]
+    assert len(output) == len(set(output))
 
 
 def test_the_schema_knows_every_state_and_timer() -> None:

@@ -57,7 +57,7 @@ SPREAD_AMONG_NODES = 3_000
 
 
 class Settings(BaseModel):
-    """All settings of a server, checked. Durations are milliseconds unless said otherwise.
+    """All settings of a server, checked. Durations are milliseconds unless stated otherwise.
 
     Durations also take a unit (`500ms`, `5s`, `2m`, `1h`), sizes `KiB`, `MiB` and `GiB`, lists
     commas. Where HIP-56 gives a number, that is the default.

@@ -174,7 +174,7 @@ class Bus:
             lines = self._log.read_text(encoding="utf-8", errors="replace").splitlines()
             if lines:
                 return lines[-1]
-        return "it said nothing"
+        return "it printed nothing"
 
 
 async def _check_version(found: str) -> None:

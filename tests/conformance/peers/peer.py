@@ -93,9 +93,11 @@ def plain(value: object) -> Any:
         case PubSubError():
             return {"error": error(value)}
         case StateChange():
-            told = {f.name.rstrip("_"): getattr(value, f.name) for f in dataclasses.fields(value)}
+            reported = {
+                f.name.rstrip("_"): getattr(value, f.name) for f in dataclasses.fields(value)
+            }
             wait = value.retry_in
-            return told | {"retry_in": None if wait is None else round(wait * 1000)}
+            return reported | {"retry_in": None if wait is None else round(wait * 1000)}
         case Published() | Gap() | PresenceChange():
             return {
                 name.rstrip("_"): plain(getattr(value, name))
@@ -112,9 +114,9 @@ def plain(value: object) -> Any:
 
 
 def error(problem: BaseException) -> Json:
-    told: Json = {"type": type(problem).__name__, "message": str(problem)}
+    reported: Json = {"type": type(problem).__name__, "message": str(problem)}
     if isinstance(problem, PubSubError):
-        told |= {
+        reported |= {
             "code": problem.code,
             "message": problem.message,
             "remedy": problem.remedy,
@@ -123,11 +125,11 @@ def error(problem: BaseException) -> Json:
             "field": problem.field,
         }
         if problem.retry_after is not None:
-            told["retry_after"] = round(problem.retry_after * 1000)
+            reported["retry_after"] = round(problem.retry_after * 1000)
         for name in ("outcome_unknown", "size", "limit"):
             if getattr(problem, name, None) is not None:
-                told[name] = getattr(problem, name)
-    return told
+                reported[name] = getattr(problem, name)
+    return reported
 
 
 def tell(line: Json) -> None:
@@ -154,8 +156,8 @@ class Client:
         call = len(self._asked) + 1
         answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._asked[call] = answer
-        told = {"call": call, "reason": context.reason, "attempt": context.attempt}
-        tell({"see": f"{self.name}.tokens", "asked": told})
+        reported = {"call": call, "reason": context.reason, "attempt": context.attempt}
+        tell({"see": f"{self.name}.tokens", "asked": reported})
         return await answer
 
     def give_token(self, call: int, token: str | None = None, raises: str | None = None) -> None:
@@ -299,10 +301,10 @@ class Peer:
         tell({"see": name, kind: plain(event)})
 
 
-def unraisable(told: sys.UnraisableHookArgs) -> None:
+def unraisable(reported: sys.UnraisableHookArgs) -> None:
     # If a request is cancelled while it is sent, httpcore leaves its socket to the collector.
-    if not str(told.exc_value).startswith("unclosed "):
-        tell({"see": "trouble", "trouble": repr(told.exc_value)})
+    if not str(reported.exc_value).startswith("unclosed "):
+        tell({"see": "trouble", "trouble": repr(reported.exc_value)})
 
 
 async def main() -> None:

@@ -70,8 +70,8 @@ async def test_webhooks_receive_the_events_they_select() -> None:
     alice.publish("quiet", 2)
     (message,) = [m for m in alice.messages() if m["topic"] == "a"]
     alice.close(1000)
-    told = [(event, topic) for event, topic, _ in ears.heard]
-    assert told == [
+    reported = [(event, topic) for event, topic, _ in ears.heard]
+    assert reported == [
         ("subscribe", "a"), ("join", "a"), ("subscribe", "*"), ("publish", "a"), ("leave", "a"),
     ]  # fmt: skip
     assert ears.heard[3][2] == message

@@ -27,7 +27,7 @@ pack = msgspec.msgpack.encode
 
 def hello(one: MeshNode, **changes: Any) -> bytes:
     """Return the first frame of a full node."""
-    said = {
+    output = {
         "version": 1,
         "node": "z" * 16,
         "start": "s",
@@ -35,7 +35,7 @@ def hello(one: MeshNode, **changes: Any) -> bytes:
         "nonce": os.urandom(16),
         "keyed": one.mesh.terms.key is not None,
     }
-    return pack({**said, **changes})
+    return pack({**output, **changes})
 
 
 def proof(one: MeshNode, mine: bytes, its: bytes) -> bytes:
@@ -182,8 +182,8 @@ async def test_a_proof_of_an_earlier_connection_is_refused() -> None:
     async with node(mesh_key=KEY) as one:
         nonce = os.urandom(16)
         async with seed_peer(one.url) as peer:
-            said = msgspec.msgpack.decode((await peer.raw())[1])
-            recorded = (hello(one, nonce=nonce), proof(one, nonce, said["nonce"]))
+            output = msgspec.msgpack.decode((await peer.raw())[1])
+            recorded = (hello(one, nonce=nonce), proof(one, nonce, output["nonce"]))
             for opcode, body in zip((7, 8), recorded, strict=True):
                 peer.write(opcode, body)
             while (await peer.raw())[0] != 9:

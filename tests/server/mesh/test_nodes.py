@@ -121,7 +121,7 @@ async def test_a_configured_address_without_a_node_is_logged_once(
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = f"127.0.0.1:{listener.getsockname()[1]}"
 
-    def said(level: int) -> list[str]:
+    def output(level: int) -> list[str]:
         return [
             each.getMessage()
             for each in caplog.records
@@ -129,8 +129,8 @@ async def test_a_configured_address_without_a_node_is_logged_once(
         ]
 
     async with node(address):
-        await until(lambda: len(said(logging.DEBUG)) >= 2)
-    assert said(logging.WARNING) == [
+        await until(lambda: len(output(logging.DEBUG)) >= 2)
+    assert output(logging.WARNING) == [
         f"mesh: cannot reach {address}: Connection refused; trying again"
     ]
 

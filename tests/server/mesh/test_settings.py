@@ -30,7 +30,7 @@ ELSEWHERE: dict[str, Any] = {"behind_tls_proxy": True, "iam_url": "https://iam",
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "expected"),
     [
         ({"backplane": "mesh"}, "backplane is `mesh` without mesh_listen"),
         ({"mesh_listen": "0"}, "mesh_listen is set without backplane `mesh`"),
@@ -51,11 +51,11 @@ ELSEWHERE: dict[str, Any] = {"behind_tls_proxy": True, "iam_url": "https://iam",
     ],
 )
 def test_an_invalid_setting_is_reported_with_problem_and_remedy(
-    given: dict[str, object], said: str
+    given: dict[str, object], expected: str
 ) -> None:
     with pytest.raises(SettingsError) as caught:
         load(given)
-    assert said in str(caught.value)
+    assert expected in str(caught.value)
 
 
 def test_a_key_that_is_too_short_is_refused_without_being_shown() -> None:

@@ -116,13 +116,13 @@ async def test_a_listener_without_an_identity_logs_a_warning(
 
 class Hooks:
     def __init__(self) -> None:
-        self.told: list[tuple[str, str, Any]] = []
+        self.reported: list[tuple[str, str, Any]] = []
 
     def wants(self, event: HookEvent, topic: str) -> bool:
         return event.startswith("pubsub.")
 
     def notify(self, event: HookEvent, topic: str, body: bytes) -> None:
-        self.told.append((event, topic, json.loads(body)))
+        self.reported.append((event, topic, json.loads(body)))
 
 
 @pytest.mark.statement("P-25")
@@ -139,9 +139,9 @@ async def test_webhooks_receive_subscriptions_and_events(monkeypatch: pytest.Mon
         async with events(url, b"demo.a") as peer:
             peer.event(b"demo.a", b"four")
             peer.event(b"a b", b"")
-            await until(lambda: len(hooks.told) == 3)
-        await until(lambda: len(hooks.told) == 4)
-        assert hooks.told == [
+            await until(lambda: len(hooks.reported) == 3)
+        await until(lambda: len(hooks.reported) == 4)
+        assert hooks.reported == [
             ("pubsub.subscribed", "demo.a", {"topic": "demo.a"}),
             ("pubsub.published", "demo.a", {"topic": "demo.a", "size": 4}),
             ("pubsub.published", "a b", {"topic": "a b", "size": 0}),

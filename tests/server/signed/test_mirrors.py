@@ -193,7 +193,7 @@ async def test_a_mirror_needs_an_identity_that_may_publish(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "expected"),
     [
         ({"signed_upstream": None}, "signed_upstream_topics is set without signed_upstream"),
         ({"listener_identities": {}}, "listener_identities does not name signed"),
@@ -202,7 +202,9 @@ async def test_a_mirror_needs_an_identity_that_may_publish(tmp_path: Path) -> No
         ({"signed_upstream_topics": [OWNER_HEX + ":"]}, "is not OWNER:ID with 40 hex digits"),
     ],
 )
-def test_the_error_for_a_wrong_setting_names_the_problem(given: dict[str, Any], said: str) -> None:
+def test_the_error_for_a_wrong_setting_names_the_problem(
+    given: dict[str, Any], expected: str
+) -> None:
     right = {
         "dev": True,
         "signed": True,
@@ -213,4 +215,4 @@ def test_the_error_for_a_wrong_setting_names_the_problem(given: dict[str, Any], 
     load(right)
     with pytest.raises(SettingsError) as caught:
         load({**right, **given})
-    assert said in str(caught.value)
+    assert expected in str(caught.value)

@@ -103,7 +103,7 @@ async def test_the_parameters_of_a_publisher_are_read_in_every_spelling(
 
 
 @pytest.mark.parametrize(
-    ("rest", "status", "said"),
+    ("rest", "status", "expected"),
     [
         (TOPIC_HEX + f"?gsoc-eth-address={OWNER_HEX}", 400, "missing gsoc-topic"),
         (TOPIC_HEX + f"?gsoc-topic={ID_HEX}", 400, "missing gsoc-eth-address"),
@@ -120,7 +120,7 @@ async def test_the_parameters_of_a_publisher_are_read_in_every_spelling(
     ],
 )
 async def test_wrong_parameters_are_refused_before_the_upgrade(
-    rest: str, status: int, said: str
+    rest: str, status: int, expected: str
 ) -> None:
     async with node() as server, publisher(server):
         with pytest.raises(InvalidStatus) as caught:
@@ -130,7 +130,7 @@ async def test_wrong_parameters_are_refused_before_the_upgrade(
         assert response.status_code == status
         body = json.loads(response.body or b"")
         assert body["code"] == status
-        assert said in body["message"]
+        assert expected in body["message"]
         reason = "forbidden" if status == 403 else "bad_request"
         assert server.stats.broken == {f"signed.{reason}": 1}
 
