@@ -85,17 +85,17 @@ export class PubSubError extends Error {
   declare readonly retryAfter: number | undefined;
 
   constructor(code: string, message?: string, details: ErrorDetails = {}) {
-    const { remedy, cause, ...told } = details;
-    const { field } = told;
+    const { remedy, cause, ...fields } = details;
+    const { field } = fields;
     const known = CODES.get(code);
     const usual = !DEVELOPMENT && field ? `\`${field}\` is not valid.` : `Error \`${code}\`.`;
-    const said = message || (DEVELOPMENT && known?.meaning ? known.meaning : usual);
+    const text = message || (DEVELOPMENT && known?.meaning ? known.meaning : usual);
     const lacks =
       DEVELOPMENT &&
-      told.topic &&
+      fields.topic &&
       new.target.prototype.name === 'PermissionDenied' &&
-      !said.split(SEPARATORS).includes(told.topic);
-    const short = shorten(lacks ? `${said.replace(/\.$/, '')} (topic ${told.topic}).` : said);
+      !text.split(SEPARATORS).includes(fields.topic);
+    const short = shorten(lacks ? `${text.replace(/\.$/, '')} (topic ${fields.topic}).` : text);
     const help = shorten(remedy ?? known?.remedy ?? '');
     super(
       DEVELOPMENT ? explain(short, help, code) : short,
@@ -103,7 +103,7 @@ export class PubSubError extends Error {
     );
     // Keep the whole text in the stack, because an uncaught error shows the stack.
     if (DEVELOPMENT) Object.assign(this, { stack: this.stack, message: short });
-    Object.assign(this, told);
+    Object.assign(this, fields);
     this.code = code;
     this.remedy = help;
     this.retryable = !!known?.retryable;
@@ -414,8 +414,8 @@ function usualCode(name: string): string {
 /** The message, the remedy, and where the code is described. */
 function explain(message: string, remedy: string, code: string): string {
   if (!remedy) return message;
-  const said = `${message}${/[.!?]$/.test(message) ? '' : '.'} ${remedy}`;
-  return DEVELOPMENT && CODES.has(code) ? `${said} See ${CODES.get(code)?.docs}` : said;
+  const text = `${message}${/[.!?]$/.test(message) ? '' : '.'} ${remedy}`;
+  return DEVELOPMENT && CODES.has(code) ? `${text} See ${CODES.get(code)?.docs}` : text;
 }
 
 /** Cut by code points, as every SDK does. */

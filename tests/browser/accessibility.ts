@@ -94,8 +94,8 @@ function inspect(): string[] {
     const size = Number.parseFloat(style.fontSize);
     const large = size >= 24 || (size >= 18.66 && Number(style.fontWeight) >= 700);
     if (contrast < (large ? 3 : 4.5)) {
-      const said = node.textContent.trim().slice(0, 30);
-      wrong.push(`${name(element)} “${said}” has a contrast of ${contrast.toFixed(2)}`);
+      const text = node.textContent.trim().slice(0, 30);
+      wrong.push(`${name(element)} “${text}” has a contrast of ${contrast.toFixed(2)}`);
     }
   }
   return [...new Set(wrong)];

@@ -12,18 +12,18 @@ import {
   until,
 } from './harness.js';
 
-declare const told: { ready: string; data: unknown[] };
+declare const reported: { ready: string; data: unknown[] };
 
 const TOPIC = 'demo.work';
 
 /** A page that runs the client in a worker. The code assigns `port`. */
 function page(port: string): string {
   return `
-    window.told = { ready: '', data: [] };
+    window.reported = { ready: '', data: [] };
     ${port}
     port.onmessage = ({ data }) => {
-      if ('ready' in data) told.ready = data.ready;
-      else told.data.push(data.data);
+      if ('ready' in data) reported.ready = data.ready;
+      else reported.data.push(data.data);
     };
     port.postMessage(given);`;
 }
@@ -37,14 +37,14 @@ function given(server: Server): object {
 
 /** Check that three messages reach the pages, although the connection is cut. */
 async function getThrough(server: Server, pages: readonly Page[]): Promise<void> {
-  for (const page of pages) await until(page, () => told.ready);
+  for (const page of pages) await until(page, () => reported.ready);
   const bob = server.client({ token: server.token('--user', 'bob') });
   await bob.publish(TOPIC, { data: 1 });
   await server.fault({ fault: 'drop', user: 'alice' });
   await bob.publish(TOPIC, { data: 2 });
   for (const page of pages) {
-    await until(page, () => told.data.length === 2);
-    assert.deepEqual(await page.evaluate(() => told.data), [1, 2]);
+    await until(page, () => reported.data.length === 2);
+    assert.deepEqual(await page.evaluate(() => reported.data), [1, 2]);
   }
 }
 
@@ -70,7 +70,7 @@ test('the client runs in a shared worker: two tabs have one connection', async (
     await openPage(t, site, { profile, given: given(server) }),
   ];
   await getThrough(server, both);
-  const ids = await Promise.all(both.map((each) => each.evaluate(() => told.ready)));
+  const ids = await Promise.all(both.map((each) => each.evaluate(() => reported.ready)));
   assert.equal(ids[0], ids[1]);
   const metrics = await (await fetch(`${server.http}/metrics`)).text();
   // The socket of the publisher, and that of the worker.

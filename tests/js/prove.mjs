@@ -17,14 +17,14 @@ const [TEST_LIMIT, LIMIT] = [60_000, 120_000];
 
 async function run(command, parameters, env = process.env) {
   const child = spawn(command, parameters, { cwd: root, env, timeout: LIMIT });
-  let said = '';
+  let output = '';
   for (const stream of [child.stdout, child.stderr]) {
     stream.setEncoding('utf8').on('data', (text) => {
-      said += text;
+      output += text;
     });
   }
   const [status] = await once(child, 'close');
-  return { status, said };
+  return { status, output };
 }
 
 function escaped(text) {
@@ -36,8 +36,8 @@ async function outcome({ file, tests }, built, env) {
   const names = tests.map((name) => `--test-name-pattern=${escaped(name)}$`);
   const parameters = ['--test', `--test-timeout=${TEST_LIMIT}`, '--test-reporter=tap', ...names];
   const compiled = join(built, 'tests', 'js', file.replace(/\.ts$/, '.js'));
-  const { said } = await run(process.execPath, [...parameters, compiled], env);
-  const lines = [...said.matchAll(/^ *(not )?ok \d+ - (.*?)(?: #.*)?$/gm)];
+  const { output } = await run(process.execPath, [...parameters, compiled], env);
+  const lines = [...output.matchAll(/^ *(not )?ok \d+ - (.*?)(?: #.*)?$/gm)];
   const found = new Map(lines.map(([, not, name]) => [name, !not]));
   return tests.map((name) => [name, found.get(name)]);
 }
@@ -62,9 +62,9 @@ function plant({ source, text, becomes }, built) {
   return () => copyFileSync(`${place}.kept`, place);
 }
 
-const { status, said } = await run(process.execPath, [join(here, 'run.mjs'), '--build']);
-if (status !== 0) throw new Error(said);
-const built = said.trim().split('\n').at(-1);
+const { status, output } = await run(process.execPath, [join(here, 'run.mjs'), '--build']);
+if (status !== 0) throw new Error(output);
+const built = output.trim().split('\n').at(-1);
 const { FAULTS } = await import(join(built, 'tests', 'js', 'loss_faults.js'));
 const words = process.argv.slice(2).map((word) => word.toLowerCase());
 const chosen = FAULTS.filter(

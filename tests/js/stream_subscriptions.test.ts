@@ -70,8 +70,8 @@ test('the one answer of a plain peer is split by the topics and starts of its su
     topics: ['a.1', 'a.*'],
     history: [envelope('a.1', 200), envelope('a.1', 300), envelope('a.2', 400), envelope('a.1', 0)],
   };
-  const told = set.translate(answer as never, set.generation);
-  const shown = told.map((frame) => {
+  const reported = set.translate(answer as never, set.generation);
+  const shown = reported.map((frame) => {
     assert.ok(frame.type === 'subscribed');
     return [
       frame.ref,
@@ -139,14 +139,14 @@ test('a rejected stream ends its running subscriptions with an error, and denies
     code: 'forbidden',
     topic: 'b.1',
   });
-  const told = set.denied(error).map((frame) => {
+  const reported = set.denied(error).map((frame) => {
     if (frame.type === 'error') return [frame.code, frame.topic, frame.message];
     assert.ok(frame.type === 'subscribed');
     return [frame.ref, frame.topics, frame.denied?.map(({ topic, code }) => [topic, code])];
   });
-  const said = error.message.replace(' (topic b.1)', '');
-  assert.deepEqual(told, [
-    ['forbidden', 'a.1', said],
+  const text = error.message.replace(' (topic b.1)', '');
+  assert.deepEqual(reported, [
+    ['forbidden', 'a.1', text],
     [
       'r2',
       [],

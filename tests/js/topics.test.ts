@@ -58,7 +58,7 @@ describe('a pattern matches as specified', () => {
 });
 
 test('the error for an invalid topic has the problem and its position, in the same words in every SDK', () => {
-  const said = (name: unknown) => {
+  const text = (name: unknown) => {
     try {
       return validateTopic(name);
     } catch (error) {
@@ -67,16 +67,16 @@ test('the error for an invalid topic has the problem and its position, in the sa
       return error.message;
     }
   };
-  assert.equal(said(''), "The topic '' is empty.");
-  assert.equal(said('a..b'), "The topic 'a..b' has an empty segment at character 3.");
-  assert.equal(said('ä'), "The topic '\\xe4' has '\\xe4' at character 1.");
-  assert.equal(said('a.\n'), "The topic 'a.\\n' has '\\n' at character 3.");
-  assert.equal(said("a'b"), 'The topic "a\'b" has "\'" at character 2.');
-  assert.equal(said('😀'), "The topic '\\U0001f600' has '\\U0001f600' at character 1.");
-  assert.equal(said('a.b*'), "The topic 'a.b*' has the wildcard '*' at character 4.");
-  assert.match(said('a'.repeat(256)), /'a{80}\\u2026' has 256 bytes\.$/);
-  assert.equal(said(7), 'A topic is a string, not number.');
-  assert.equal(said(null), 'A topic is a string, not null.');
+  assert.equal(text(''), "The topic '' is empty.");
+  assert.equal(text('a..b'), "The topic 'a..b' has an empty segment at character 3.");
+  assert.equal(text('ä'), "The topic '\\xe4' has '\\xe4' at character 1.");
+  assert.equal(text('a.\n'), "The topic 'a.\\n' has '\\n' at character 3.");
+  assert.equal(text("a'b"), 'The topic "a\'b" has "\'" at character 2.');
+  assert.equal(text('😀'), "The topic '\\U0001f600' has '\\U0001f600' at character 1.");
+  assert.equal(text('a.b*'), "The topic 'a.b*' has the wildcard '*' at character 4.");
+  assert.match(text('a'.repeat(256)), /'a{80}\\u2026' has 256 bytes\.$/);
+  assert.equal(text(7), 'A topic is a string, not number.');
+  assert.equal(text(null), 'A topic is a string, not null.');
 });
 
 test('a wildcard is a whole segment', () => {

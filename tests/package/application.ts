@@ -32,12 +32,12 @@ export async function run(
     env: { ...environment, NO_COLOR: '1' },
   });
   let output = '';
-  let said = '';
+  let text = '';
   child.stdout.on('data', (chunk: Buffer) => {
     output += chunk;
   });
   child.stderr.on('data', (chunk: Buffer) => {
-    said = `${said}${chunk}`.slice(-8_000);
+    text = `${text}${chunk}`.slice(-8_000);
   });
   // A program may exit without reading its input.
   child.stdin.on('error', () => {});
@@ -48,7 +48,7 @@ export async function run(
   });
   if (code === 0) return output;
   throw new Error(
-    `${command} ${parameters.join(' ')} ended with ${code ?? signal}\n${said}\n${output}`,
+    `${command} ${parameters.join(' ')} ended with ${code ?? signal}\n${text}\n${output}`,
   );
 }
 

@@ -60,8 +60,8 @@ test('esbuild takes the production build for browsers, which keeps the checks th
 });
 
 test('esbuild uses the development build under the condition `development`', async () => {
-  const told = await bundled({ platform: 'browser', conditions: ['development'] });
-  assert.deepEqual(told.slice(0, 2), DEVELOPMENT);
+  const reported = await bundled({ platform: 'browser', conditions: ['development'] });
+  assert.deepEqual(reported.slice(0, 2), DEVELOPMENT);
 });
 
 for (const [platform, conditions] of [
@@ -70,8 +70,8 @@ for (const [platform, conditions] of [
   ['React Native', ['react-native']],
 ] as const) {
   test(`the bundle of ${platform} has every word and option check`, async () => {
-    const told = await bundled({ platform: 'neutral', conditions: [...conditions] });
-    assert.deepEqual(told.slice(0, 2), DEVELOPMENT);
+    const reported = await bundled({ platform: 'neutral', conditions: [...conditions] });
+    assert.deepEqual(reported.slice(0, 2), DEVELOPMENT);
   });
 }
 

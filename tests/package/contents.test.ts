@@ -147,9 +147,9 @@ test('a trace names the line of the source, in both forms', async () => {
     const program = `${load}
       .then(({ PubSub }) => new PubSub({ url: 'ftp://example.com', token: 'x' }))
       .catch((error) => process.stdout.write(error.stack));`;
-    const told = await run(process.execPath, ['--enable-source-maps', '--eval', program]);
-    const [file, line] = /pubsub\/(src\/settings\/\w+\.ts):(\d+)/.exec(told)?.slice(1) ?? [];
-    assert.ok(file, told);
+    const reported = await run(process.execPath, ['--enable-source-maps', '--eval', program]);
+    const [file, line] = /pubsub\/(src\/settings\/\w+\.ts):(\d+)/.exec(reported)?.slice(1) ?? [];
+    assert.ok(file, reported);
     const text = readFileSync(join(INSTALLED, file), 'utf8').split('\n')[Number(line) - 1];
     assert.match(text ?? '', /throw|new |\(/, `${file}:${line}`);
   }

@@ -156,7 +156,7 @@ test('the sample of getToken accepts a token, but not an error page', async () =
   writeFileSync(program, outputFiles[0]?.text ?? '');
   const { getToken } = await import(pathToFileURL(program).href);
   const real = globalThis.fetch;
-  const told: unknown[] = [];
+  const reported: unknown[] = [];
   try {
     for (const [status, body] of [
       [200, '{"token": "ey...", "expiresAt": 5}'],
@@ -167,12 +167,17 @@ test('the sample of getToken accepts a token, but not an error page', async () =
       globalThis.fetch = async () => new Response(body, { status });
       const signal = new AbortController().signal;
       const answer = getToken({ reason: 'connect', attempt: 0 }, { signal });
-      told.push(await answer.catch((error: Error) => error.name));
+      reported.push(await answer.catch((error: Error) => error.name));
     }
   } finally {
     globalThis.fetch = real;
   }
-  assert.deepEqual(told, [{ value: 'ey...', expiresAt: 5 }, 'SyntaxError', 'AuthRefused', 'Error']);
+  assert.deepEqual(reported, [
+    { value: 'ey...', expiresAt: 5 },
+    'SyntaxError',
+    'AuthRefused',
+    'Error',
+  ]);
 });
 
 /** Whether an endpoint returns a token that the server accepts. */
@@ -210,8 +215,8 @@ test("the endpoints of Node, Express, Next and Vite give the user's token", asyn
     node.kill();
     await ended;
   });
-  const [told] = await bounded(once(node.stdout, 'data'), 'the port');
-  const site = `http://127.0.0.1:${Number(told)}/pubsub-token`;
+  const [reported] = await bounded(once(node.stdout, 'data'), 'the port');
+  const site = `http://127.0.0.1:${Number(reported)}/pubsub-token`;
   const ask = (headers: HeadersInit) => fetch(site, { method: 'POST', headers });
   assert.equal((await ask({})).status, 401);
   await gives(server, await ask({ Cookie }));

@@ -24,8 +24,8 @@ for (const major of [20, 22, 24]) {
       const node = await findNode(major);
       assert.match(await run(node, ['--version']), new RegExp(`^v${major}\\.`));
       const input = JSON.stringify(given(server, `demo.node.${major}.${format}`));
-      const told = await run(node, ['--throw-deprecation', program], { input });
-      assert.deepEqual(JSON.parse(told), EVERYDAY);
+      const reported = await run(node, ['--throw-deprecation', program], { input });
+      assert.deepEqual(JSON.parse(reported), EVERYDAY);
     });
   }
 }

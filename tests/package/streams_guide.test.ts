@@ -27,14 +27,14 @@ async function startBackend(t: TestContext, folder: string, server: Server): Pro
     },
     stdio: ['ignore', 'ignore', 'pipe'],
   });
-  let said = '';
+  let text = '';
   const started = new Promise<string>((resolve, reject) => {
     child.stderr.on('data', (chunk: Buffer) => {
-      said = `${said}${chunk}`.slice(-4_000);
-      const [, url] = /Uvicorn running on (http:\S+:\d+) /.exec(said) ?? [];
+      text = `${text}${chunk}`.slice(-4_000);
+      const [, url] = /Uvicorn running on (http:\S+:\d+) /.exec(text) ?? [];
       if (url) resolve(url);
     });
-    child.once('exit', () => reject(new Error(`The backend ended: ${said}`)));
+    child.once('exit', () => reject(new Error(`The backend ended: ${text}`)));
   });
   const ended = once(child, 'exit');
   atEnd(t, async () => {

@@ -119,9 +119,9 @@ for (const [major, format] of [
     const built = readdirSync(out).map((name) => join(out, name));
     const alone = ['--require', join(folder, 'alone.cjs')];
     const options = ['--test', '--test-reporter=tap', '--test-timeout=60000'];
-    const told = await run(await findNode(major), [...alone, ...options, ...built]);
-    assert.match(told, /^# pass 4$/m);
-    assert.match(told, /^# fail 0$/m);
+    const reported = await run(await findNode(major), [...alone, ...options, ...built]);
+    assert.match(reported, /^# pass 4$/m);
+    assert.match(reported, /^# fail 0$/m);
   });
 }
 
@@ -133,8 +133,10 @@ for (const major of [20, 24]) {
     symlinkSync(join(ROOT, 'node_modules', '@types'), join(copy, 'node_modules', '@types'));
     const { scripts } = JSON.parse(readFileSync(join(copy, 'package.json'), 'utf8'));
     const path = [dirname(await findNode(major)), join(ROOT, 'node_modules', '.bin')].join(':');
-    const told = await run('sh', ['-c', `PATH="${path}:$PATH"; ${scripts.test}`], { cwd: copy });
-    assert.match(told, /^(#|ℹ) pass [1-9]/m);
-    assert.match(told, /^(#|ℹ) fail 0$/m);
+    const reported = await run('sh', ['-c', `PATH="${path}:$PATH"; ${scripts.test}`], {
+      cwd: copy,
+    });
+    assert.match(reported, /^(#|ℹ) pass [1-9]/m);
+    assert.match(reported, /^(#|ℹ) fail 0$/m);
   });
 }

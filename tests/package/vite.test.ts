@@ -17,8 +17,8 @@ const PAGE = `<!doctype html>
   import { everyday } from './everyday.mjs';
 
   everyday(sdk, given).then(
-    (told) => { globalThis.told = told; },
-    (error) => { globalThis.told = String(error.stack ?? error); },
+    (reported) => { globalThis.reported = reported; },
+    (error) => { globalThis.reported = String(error.stack ?? error); },
   );
 </script>
 </html>
@@ -44,7 +44,7 @@ test('an application built by Vite works in a browser', async (t) => {
   page.on('pageerror', (error) => errors.push(error.stack ?? error));
   await page.addInitScript(`globalThis.given = ${JSON.stringify(given(server, 'demo.vite'))}`);
   await page.goto(site.resolvedUrls?.local[0] ?? '');
-  const told = await page.waitForFunction('globalThis.told', undefined, { timeout: BOUND });
-  assert.deepEqual(await told.jsonValue(), EVERYDAY);
+  const reported = await page.waitForFunction('globalThis.reported', undefined, { timeout: BOUND });
+  assert.deepEqual(await reported.jsonValue(), EVERYDAY);
   assert.deepEqual(errors, []);
 });

@@ -371,8 +371,8 @@ export class StreamWriter implements AsyncDisposable {
   private _fail(code: string): void {
     const message =
       code === 'conflict' ? `Another writer has taken over the stream ${this.id}.` : undefined;
-    const isTold = this._cause instanceof PubSubError && !message;
-    this._error = isTold
+    const isReported = this._cause instanceof PubSubError && !message;
+    this._error = isReported
       ? (this._cause as PubSubError)
       : fromCode(code, message, { topic: this._topic, cause: this._cause });
   }

@@ -6,16 +6,17 @@ import type { ClientOptions } from '../settings/options.js';
 import type { TransportEnd } from '../transports/transport.js';
 
 /** A message from a tab to the relay. */
-export interface Said {
+export interface TabMessage {
   /** The sender. */
   readonly tab: string;
-  readonly said: ClientFrame;
+  /** A frame for the server. */
+  readonly frame: ClientFrame;
 }
 
 /**
  * A message of the relay. Without `begun`, `frame` and `end`, it confirms that the tab was heard.
  */
-export interface Told {
+export interface RelayMessage {
   /** The sender. */
   readonly relay: string;
   /** The receiver; undefined for all tabs. */
@@ -59,7 +60,7 @@ export async function groupOf(options: ClientOptions, token: string): Promise<st
   const stated = JSON.stringify([socketUrl, name, shareTabs, identity]);
   const digest = await crypto.subtle.digest('SHA-256', new TextEncoder().encode(stated));
   // Tabs with another version of the messages belong to another group.
-  return `hanzo-pubsub 1 ${new Uint8Array(digest)}`;
+  return `hanzo-pubsub 2 ${new Uint8Array(digest)}`;
 }
 
 /** The claims of a JWT; undefined for other tokens. */

@@ -5,7 +5,7 @@ import type { AuthFrame, ClientFrame } from '../generated/wire.js';
 import type { ClientOptions } from '../settings/options.js';
 import type { Receiver, Transport, TransportEnd } from '../transports/transport.js';
 import { WebSocketTransport } from '../transports/websocket.js';
-import { groupOf, MOVED, newId, type Told } from './group.js';
+import { groupOf, MOVED, newId, type RelayMessage } from './group.js';
 import { startRelay } from './relay.js';
 
 /** By client: the relay that it left because the relay did not work. */
@@ -43,9 +43,9 @@ export function linkTabs(options: ClientOptions, clock: Clock): Transport {
   };
 
   const finish = (end: TransportEnd): void => {
-    const told = receiver;
+    const open = receiver;
     close(4000);
-    told?.ended(end);
+    open?.ended(end);
   };
 
   /** Use a WebSocket of this tab instead. */
@@ -60,18 +60,18 @@ export function linkTabs(options: ClientOptions, clock: Clock): Transport {
     });
   };
 
-  const say = (said = auth as ClientFrame): void => {
+  const post = (frame = auth as ClientFrame): void => {
     try {
-      channel?.postMessage({ tab: me, said });
+      channel?.postMessage({ tab: me, frame });
     } catch {
       // Payloads are checked when they are published; this one changed since, and is not settled.
     }
   };
 
-  const hear = ({ relay, to, begun, frame, end }: Told): void => {
+  const receive = ({ relay, to, begun, frame, end }: RelayMessage): void => {
     if (begun) {
       if (following) finish(MOVED);
-      else say();
+      else post();
     }
     if (to === me && !following) {
       if (relay === silent.get(options)) steal();
@@ -114,8 +114,8 @@ export function linkTabs(options: ClientOptions, clock: Clock): Transport {
     // Acquire the tab's own lock first: the relay treats a tab without it as gone.
     lock(`${name} ${me}`, {}, () => {
       channel = new BroadcastChannel(name);
-      channel.onmessage = ({ data }) => hear(data);
-      say();
+      channel.onmessage = ({ data }) => receive(data);
+      post();
       lock(name, { signal }, lead);
       return over.then(() => channel?.close());
     });
@@ -135,7 +135,7 @@ export function linkTabs(options: ClientOptions, clock: Clock): Transport {
       // In Node 24 and 25, a request that waits for a lock keeps the processor busy.
       if (/^N.*2[45]/.test(navigator.userAgent)) goAlone();
       else if (!group) join(name);
-      else if (name === group) say();
+      else if (name === group) post();
       else finish(MOVED);
     } catch {
       goAlone();
@@ -159,7 +159,7 @@ export function linkTabs(options: ClientOptions, clock: Clock): Transport {
       }
       for (const frame of frames) {
         if (frame.type === 'auth') void authenticate(frame);
-        else say(frame);
+        else post(frame);
       }
     },
     close(code) {

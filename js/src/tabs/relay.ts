@@ -6,7 +6,7 @@ import type { ClientOptions } from '../settings/options.js';
 import { NOT_LOADED } from '../transports/transport.js';
 import { WebSocketTransport } from '../transports/websocket.js';
 import { type Decoded, Malformed, Unknown } from '../wire/decoded.js';
-import { endOf, MOVED, newId, type Said, type Told } from './group.js';
+import { endOf, MOVED, newId, type RelayMessage, type TabMessage } from './group.js';
 
 /** Patterns of a tab, and whether it wants their presence. */
 type Patterns = Map<string, boolean>;
@@ -43,7 +43,8 @@ export function startRelay(
 
   const upstream = new WebSocketTransport(options, clock);
   const send = (frame: ClientFrame): void => upstream.send([frame]);
-  const post = (told: Omit<Told, 'relay'>): void => channel.postMessage({ relay, ...told });
+  const post = (message: Omit<RelayMessage, 'relay'>): void =>
+    channel.postMessage({ relay, ...message });
   const anyTab = (test: (patterns: Patterns) => boolean | undefined): boolean =>
     [...tabs.values()].some(test);
 
@@ -83,16 +84,16 @@ export function startRelay(
     }
   };
 
-  channel.onmessage = ({ data: { tab, said } }: { data: Said }) => {
+  channel.onmessage = ({ data: { tab, frame } }: { data: TabMessage }) => {
     if (!tab) return;
     const patterns = tabs.get(tab) ?? enter(tab);
-    if (said.type === 'auth') {
-      authenticate(tab, said);
-    } else if (said.type === 'unsubscribe') {
-      for (const topic of said.topics) patterns.delete(topic);
-      leave(said.topics);
+    if (frame.type === 'auth') {
+      authenticate(tab, frame);
+    } else if (frame.type === 'unsubscribe') {
+      for (const topic of frame.topics) patterns.delete(topic);
+      leave(frame.topics);
     } else {
-      let sent: ClientFrame = said.ref ? { ...said, ref: `${tab}:${said.ref}` } : said;
+      let sent: ClientFrame = frame.ref ? { ...frame, ref: `${tab}:${frame.ref}` } : frame;
       if (sent.type === 'subscribe') {
         const { topics, presence } = sent;
         for (const topic of topics) patterns.set(topic, presence !== false);

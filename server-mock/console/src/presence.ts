@@ -22,20 +22,20 @@ export class People {
   readonly topics: Signal<ReadonlyMap<string, readonly PresenceMember[]>> = new Signal(new Map());
   readonly log: Signal<readonly Movement[]> = new Signal<readonly Movement[]>([]);
   /** The subscription whose changes count for a topic that several subscriptions cover. */
-  private readonly _teller = new Map<string, string>();
+  private readonly _source = new Map<string, string>();
 
   /** Apply a change that a subscription reported. */
   take(pattern: string, { topic, members, change, member }: PresenceChange): void {
-    const teller = this._teller.get(topic) ?? pattern;
-    if (teller !== pattern) return;
+    const source = this._source.get(topic) ?? pattern;
+    if (source !== pattern) return;
     const known = this.topics.peek();
     if (!known.has(topic) && known.size >= TOPICS_MAX) return;
     const next = new Map(known);
     if (members.length) {
-      this._teller.set(topic, pattern);
+      this._source.set(topic, pattern);
       next.set(topic, members);
     } else {
-      this._teller.delete(topic);
+      this._source.delete(topic);
       next.delete(topic);
     }
     this.topics.value = next;
@@ -47,12 +47,12 @@ export class People {
   /** Remove a subscription that has ended. */
   forget(pattern: string, left: readonly string[]): void {
     const next = new Map(this.topics.peek());
-    for (const [topic, teller] of this._teller) {
-      if (teller !== pattern) continue;
-      const heir = left.find((each) => matches(each, topic));
-      if (heir) this._teller.set(topic, heir);
+    for (const [topic, source] of this._source) {
+      if (source !== pattern) continue;
+      const successor = left.find((each) => matches(each, topic));
+      if (successor) this._source.set(topic, successor);
       else {
-        this._teller.delete(topic);
+        this._source.delete(topic);
         next.delete(topic);
       }
     }

@@ -66,17 +66,17 @@ function problem(error: unknown): Json {
   if (!(error instanceof Error)) return { type: typeof error, message: String(error) };
   if (!(error instanceof PubSubError)) return { type: error.name, message: error.message };
   const { name, code, message, remedy, retryable, topic, field, retryAfter } = error;
-  const told: Record<string, unknown> = { type: name, code, retryable };
-  told['message'] = words(message);
-  told['remedy'] = words(remedy);
-  told['topic'] = topic ?? null;
-  told['field'] = field === undefined ? null : snake(field);
-  if (retryAfter !== undefined) told['retry_after'] = retryAfter;
+  const reported: Record<string, unknown> = { type: name, code, retryable };
+  reported['message'] = words(message);
+  reported['remedy'] = words(remedy);
+  reported['topic'] = topic ?? null;
+  reported['field'] = field === undefined ? null : snake(field);
+  if (retryAfter !== undefined) reported['retry_after'] = retryAfter;
   for (const extra of ['outcomeUnknown', 'size', 'limit']) {
     const value: unknown = Reflect.get(error, extra);
-    if (value !== undefined) told[snake(extra)] = value;
+    if (value !== undefined) reported[snake(extra)] = value;
   }
-  return told;
+  return reported;
 }
 
 function tell(line: Json): void {
@@ -139,8 +139,8 @@ function subscription(name: string): Subscription {
   return found;
 }
 
-function see(name: string, { kind, ...told }: SubscriptionEvent): void {
-  tell({ see: name, ...told });
+function see(name: string, { kind, ...fields }: SubscriptionEvent): void {
+  tell({ see: name, ...fields });
 }
 
 async function reading(name: string, sub: Subscription): Promise<void> {

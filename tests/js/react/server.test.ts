@@ -57,8 +57,8 @@ test('rendering on a platform without WebSockets logs nothing and throws nothing
   t.after(() => {
     if (WebSocket) globalThis.WebSocket = WebSocket;
   });
-  const said: unknown[] = [];
-  const note = (...words: unknown[]): number => said.push(words);
+  const output: unknown[] = [];
+  const note = (...words: unknown[]): number => output.push(words);
   for (const transport of ['auto', 'websocket'] as const) {
     const logger = { debug: note, info: note, warn: note, error: note };
     const options = { url: 'wss://pubsub.example.com/ws', token: 'x', transport, logger };
@@ -67,7 +67,7 @@ test('rendering on a platform without WebSockets logs nothing and throws nothing
     assert.match(html, /initialized/);
   }
   await turns();
-  assert.deepEqual(said, []);
+  assert.deepEqual(output, []);
 });
 
 /** What a hook returns where it is rendered on a server. */

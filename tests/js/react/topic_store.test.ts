@@ -78,19 +78,19 @@ test('a component that unmounts at once never subscribes', async () => {
 
 test('many messages are shown in one frame, the newest of them', async () => {
   const { store, beat, asked } = makeStore();
-  let told = 0;
+  let reported = 0;
   store.use({ limit: 3 }, () => {
-    told += 1;
+    reported += 1;
   });
   await settle();
   beat.draw();
-  assert.equal(told, 1);
+  assert.equal(reported, 1);
   const before = store.state;
   await asked[0]?.bring(...Array.from({ length: 100 }, (_, n) => message(n)));
   assert.equal(store.state, before);
   assert.equal(beat.frames.length, 1);
   beat.draw();
-  assert.equal(told, 2);
+  assert.equal(reported, 2);
   assert.deepEqual(
     store.state.messages.map(({ data }) => data),
     [97, 98, 99],

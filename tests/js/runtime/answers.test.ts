@@ -54,7 +54,7 @@ async function withSite(
 
 const MESSAGES = '/v1/topics/a.b/messages';
 
-const STRANGE: readonly [said: string, answer: Answer][] = [
+const STRANGE: readonly [output: string, answer: Answer][] = [
   ['HTTP 200 and an HTML page', page],
   ['HTTP 200 and an empty body', status(200)],
   ['HTTP 204 and an empty body', status(204)],
@@ -62,15 +62,15 @@ const STRANGE: readonly [said: string, answer: Answer][] = [
   ['HTTP 201 and JSON', json({ id: 'm1' }, 201)],
   ['HTTP 302 and a redirect', redirect],
 ];
-for (const [said, answer] of STRANGE) {
-  test(`a publish is not confirmed by ${said}`, async () => {
+for (const [output, answer] of STRANGE) {
+  test(`a publish is not confirmed by ${output}`, async () => {
     await withSite({ [MESSAGES]: answer }, {}, async (ps, asked) => {
       const call = ps.publish('a.b', { data: 1 }, { via: 'rest' });
       await assert.rejects(call, (error: ProtocolError) => {
         assert.ok(error instanceof ProtocolError, String(error));
         assert.match(error.message, /^127\.0\.0\.1:\d+ answered /);
         assert.equal(error.topic, 'a.b');
-        return error.message.includes(said);
+        return error.message.includes(output);
       });
       assert.deepEqual(asked, [`POST ${MESSAGES}`]);
     });

@@ -241,8 +241,8 @@ test('`lastError` is the failure of the last connection or attempt, and closing 
 
 test('changes of state are reported in order, and end with the client', async () => {
   const ps = server.client({ token });
-  const told: StateChange[] = [];
-  ps.on('state', (change) => told.push(change));
+  const described: StateChange[] = [];
+  ps.on('state', (change) => described.push(change));
   const read = (async () => {
     const seen: string[] = [];
     for await (const { to } of ps.states()) seen.push(to);
@@ -253,15 +253,15 @@ test('changes of state are reported in order, and end with the client', async ()
   const seen = await bounded(read, 'the end of the states');
   assert.deepEqual(seen, ['connecting', 'authenticating', 'connected', 'closed']);
   assert.deepEqual(
-    told.map(({ to }) => to),
+    described.map(({ to }) => to),
     seen,
   );
 });
 
 test('a slow reader receives a gap in its place', async () => {
   const ps = server.client({ token: service });
-  const told = deferred<Gap>();
-  ps.on('gap', told.resolve);
+  const described = deferred<Gap>();
+  ps.on('gap', described.resolve);
   const sub = await ps.subscribe('demo.slow', { queue: { messages: 10 } });
   const last = deferred<void>();
   await ps.subscribe('demo.slow', {
@@ -276,7 +276,7 @@ test('a slow reader receives a gap in its place', async () => {
   assert.equal(first?.kind === 'gap' && first.gap.missed, 20);
   assert.equal(first?.kind === 'gap' && first.gap.reason, 'slow_consumer');
   assert.equal(second?.kind === 'message' && second.message.data, 20);
-  assert.equal((await bounded(told.promise, 'the gap')).missed, 20);
+  assert.equal((await bounded(described.promise, 'the gap')).missed, 20);
   const { received, handled, dropped, queued } = sub.stats;
   assert.deepEqual(
     { received, handled, dropped, queued },

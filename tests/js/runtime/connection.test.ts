@@ -14,7 +14,7 @@ const pong = (ref: string): ServerFrame => ({ type: 'pong', ref });
 function reading() {
   const got: string[] = [];
   const ends: TransportEnd[] = [];
-  const said: string[] = [];
+  const output: string[] = [];
   const clock = new VirtualClock();
   let receiver: Receiver | undefined;
   const closed: unknown[] = [];
@@ -34,14 +34,14 @@ function reading() {
       clock,
       options: {
         logger: {
-          warn: (text) => said.push(text),
+          warn: (text) => output.push(text),
           error: () => {},
-          debug: (text) => said.push(text),
+          debug: (text) => output.push(text),
         },
       },
       background: async () => {},
       handled: () => {},
-      malformed: (reason) => said.push(reason),
+      malformed: (reason) => output.push(reason),
       opened: () => {},
       dropped: (end) => ends.push(end),
     },
@@ -49,7 +49,7 @@ function reading() {
   );
   transport.open(connection);
   assert.ok(receiver);
-  return { got, ends, said, closed, clock, connection, receiver };
+  return { got, ends, output, closed, clock, connection, receiver };
 }
 
 test('later frames wait for a frame that is not parsed yet', async () => {
@@ -103,12 +103,12 @@ test('the wait for a part has a timeout', async () => {
 });
 
 test('invalid frames are distinguished, without their content', () => {
-  const { got, said, receiver } = reading();
+  const { got, output, receiver } = reading();
   receiver.frame(new Malformed('not JSON'));
   receiver.frame(new Unknown('te"leport'));
   receiver.frame(pong('1'));
   assert.deepEqual(got, ['1']);
-  assert.deepEqual(said, ['not JSON', 'A frame of unknown type "te\\"leport" was ignored.']);
+  assert.deepEqual(output, ['not JSON', 'A frame of unknown type "te\\"leport" was ignored.']);
 });
 
 test('frames of one turn leave a socket of `ws` in one write', async () => {

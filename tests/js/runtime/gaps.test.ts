@@ -19,7 +19,7 @@ const queue = { messages: 10 };
 
 function logging(): { readonly warnings: string[]; readonly logger: object } {
   const warnings: string[] = [];
-  return { warnings, logger: { warn: (said: string) => warnings.push(said), error: () => {} } };
+  return { warnings, logger: { warn: (text: string) => warnings.push(text), error: () => {} } };
 }
 
 /** Send more than a small queue can hold. */
@@ -46,11 +46,11 @@ test('a gap that no handler sees is logged: what was missed, why, and what to do
   await flood(peer, 'a.slow');
   assert.equal((await drain(sub)).length, 10);
   assert.equal(warnings.length, 1);
-  const [said = ''] = warnings;
-  assert.match(said, /^90 messages of topic a\.slow \(positions 1 to 90\) were missed: /);
-  assert.match(said, /reads too slowly/);
+  const [text = ''] = warnings;
+  assert.match(text, /^90 messages of topic a\.slow \(positions 1 to 90\) were missed: /);
+  assert.match(text, /reads too slowly/);
   for (const advice of ["`onGap` (a function, or 'raise')", '`stateLoader`', '`sub.events()`']) {
-    assert.ok(said.includes(advice), said);
+    assert.ok(text.includes(advice), text);
   }
   await ps.close();
 });
@@ -63,7 +63,7 @@ test('gaps are logged once for each topic of each subscription', async () => {
     await flood(peer, 'a.one', 'a.two');
     for (const sub of subs) await drain(sub);
   }
-  const topics = warnings.map((said) => /topic (\S+)/.exec(said)?.[1]);
+  const topics = warnings.map((text) => /topic (\S+)/.exec(text)?.[1]);
   assert.deepEqual(topics.sort(), ['a.one', 'a.one', 'a.two', 'a.two']);
   await ps.close();
 });
@@ -150,7 +150,7 @@ test('`raise` requires an iteration', async () => {
   await ps.close();
 });
 
-for (const [reason, said] of [
+for (const [reason, text] of [
   [
     'log_reset',
     'Messages of topic a.b were missed: the server lost its history, or messages of other nodes.',
@@ -163,7 +163,7 @@ for (const [reason, said] of [
 ] as const) {
   test(`a gap in words: ${reason}`, () => {
     const unknown = { from: undefined, to: undefined, missed: undefined };
-    assert.equal(missed({ topic: 'a.b', reason, ...unknown }).message, said);
+    assert.equal(missed({ topic: 'a.b', reason, ...unknown }).message, text);
   });
 }
 

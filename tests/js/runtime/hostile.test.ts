@@ -66,7 +66,7 @@ test('an error of the server is reported with its remedy', async () => {
   await ps.close();
 });
 
-for (const [what, data, said] of REFUSED) {
+for (const [what, data, output] of REFUSED) {
   test(`${what} is reported, and the next message arrives`, async () => {
     const { ps, peer, errors, sub } = await watching();
     peer.socket.receive(data);
@@ -75,7 +75,7 @@ for (const [what, data, said] of REFUSED) {
     await turns();
     assert.equal(errors.length, 1);
     assert.equal(Reflect.get(errors[0] ?? {}, 'code'), 'invalid_frame');
-    assert.match(errors[0]?.message ?? '', said);
+    assert.match(errors[0]?.message ?? '', output);
     assert.equal(peer.sockets.length, 1);
     assert.deepEqual(thrown, []);
     await ps.close();

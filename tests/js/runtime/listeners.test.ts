@@ -7,9 +7,9 @@ import { PubSubError } from '../../../js/src/errors.js';
 import { Listeners } from '../../../js/src/runtime/listeners.js';
 
 test('a restart of the server is logged as a warning, other failures as errors', () => {
-  const told: string[] = [];
+  const reported: string[] = [];
   const note = (level: string) => (message: string) =>
-    void told.push(`${level} ${message.replace(/ See https:.*/, '')}`);
+    void reported.push(`${level} ${message.replace(/ See https:.*/, '')}`);
   const listeners = new Listeners({ warn: note('warn'), error: note('error') });
   const failed = new PubSubError('connection_failed', 'Nobody answers.', {
     remedy: 'Check the network.',
@@ -17,7 +17,7 @@ test('a restart of the server is logged as a warning, other failures as errors',
   listeners.report(new PubSubError('going_away', 'The server is shutting down.'));
   listeners.report(failed);
   listeners.report(new TypeError('a bug'));
-  assert.deepEqual(told, [
+  assert.deepEqual(reported, [
     'warn going_away: The server is shutting down. No action is needed: the client reconnects.',
     'error connection_failed: Nobody answers. Check the network.',
     'error A handler threw',

@@ -10,7 +10,7 @@ const TOPIC = 'chat.session.abc';
 async function rig(publishRateUser: number) {
   const server = await new MemoryServer({ publishRateUser }).start();
   const warnings: string[] = [];
-  const logger = { warn: (said: string) => warnings.push(said), error: () => {} };
+  const logger = { warn: (text: string) => warnings.push(text), error: () => {} };
   return { server, warnings, ps: server.client({ token: server.token('alice'), logger }) };
 }
 

@@ -11,8 +11,8 @@ const silent = { warn: () => {}, error: () => {} };
 for (const state of ['connecting', 'authenticating', 'connected']) {
   test(`a logger that closes the client when it is ${state} leaves no timer`, async () => {
     const given: { ps?: PubSub } = {};
-    const debug = (said: string): void => {
-      if (said.includes(`-> ${state}`)) void given.ps?.close({ timeout: 0 });
+    const debug = (text: string): void => {
+      if (text.includes(`-> ${state}`)) void given.ps?.close({ timeout: 0 });
     };
     const { ps, peer, clock } = virtualClient({ logger: { ...silent, debug } });
     given.ps = ps;

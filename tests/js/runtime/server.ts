@@ -40,15 +40,17 @@ export class Server {
     const started = connect(FORKS).setEncoding('utf8');
     const argv = ['serve', '--dev', '--dev-key-file', key, ...ports, '--faults', ...settings];
     started.write(`${JSON.stringify({ argv, env: process.env, cwd: process.cwd() })}\n`);
-    let said = '';
+    let output = '';
     const lines = createInterface({ input: started });
     const ready = new Promise<string>((resolve) => {
       lines.on('line', (line) => {
         if (line.startsWith('{"event": "ready"')) resolve(line);
-        said = `${said}${line}\n`.slice(-4_000);
+        output = `${output}${line}\n`.slice(-4_000);
       });
     });
-    const ended = once(started, 'close').then(() => Promise.reject(new Error(`It ended: ${said}`)));
+    const ended = once(started, 'close').then(() =>
+      Promise.reject(new Error(`It ended: ${output}`)),
+    );
     ended.catch(() => {});
     const { ws, http, pid } = JSON.parse(await Promise.race([ready, ended])) as {
       ws: string;

@@ -226,15 +226,15 @@ test('on an event stream, presence uses the id that the client has since it conn
 test('a site with neither sessions nor streams is not treated as a plain peer', async () => {
   const restUrl = new URL('/', server.ws.replace(/^ws/, 'http')).href;
   const ps = server.client({ token: service, transport: 'sse', restUrl });
-  const said = deferred<string>();
+  const output = deferred<string>();
   const states: string[] = [];
   ps.on('state', ({ to, reason }) => {
     states.push(to);
-    if (reason.includes('/v1/subscribe')) said.resolve(reason);
+    if (reason.includes('/v1/subscribe')) output.resolve(reason);
   });
   const opening = ps.connect().catch(() => {});
   assert.match(
-    await bounded(said.promise, 'the end of the transport'),
+    await bounded(output.promise, 'the end of the transport'),
     /answered GET \/v1\/subscribe with HTTP \d+ and .*check `restUrl`/,
   );
   assert.ok(!states.includes('connected'));

@@ -15,7 +15,7 @@ type Answer = (path: string, init: RequestInit) => Response | Promise<Response>;
 /** An event-stream transport with a server that gives custom answers. */
 async function stream(answer: Answer, ...frames: ClientFrame[]) {
   const asked: string[] = [];
-  const told: ServerFrame[] = [];
+  const received: ServerFrame[] = [];
   const ends: TransportEnd[] = [];
   const clock = new VirtualClock();
   const options = readOptions({
@@ -30,14 +30,14 @@ async function stream(answer: Answer, ...frames: ClientFrame[]) {
   const transport = new SseTransport(options, clock, () => 0);
   transport.open({
     opened: () => {},
-    frame: (read) => told.push(read as ServerFrame),
+    frame: (read) => received.push(read as ServerFrame),
     ended: (end) => ends.push(end),
   });
   transport.send([{ type: 'auth', token: 'x', ref: '1' }]);
   await turns();
   transport.send(frames);
   await turns();
-  return { transport, clock, asked, told, ends };
+  return { transport, clock, asked, received, ends };
 }
 
 function problem(status: number, fields: object): Response {
@@ -52,33 +52,33 @@ function events(headers: HeadersInit = {}): Response {
 }
 
 test('an event stream returns the client id that others see', async () => {
-  const { clock, told, transport } = await stream((path) =>
+  const { clock, received, transport } = await stream((path) =>
     path === '/v1/session' ? Response.json(INFO) : events({ 'Client-Id': 'stream' }),
   );
-  assert.deepEqual(told, [{ ...INFO, type: 'auth.ok', ref: '1' }]);
+  assert.deepEqual(received, [{ ...INFO, type: 'auth.ok', ref: '1' }]);
   await clock.advance(250);
   transport.send([TOPICS]);
   await turns();
   const again = { ...INFO, type: 'auth.ok', client_id: 'stream', server_time: 1_250 };
-  assert.deepEqual(told.slice(1), [again]);
+  assert.deepEqual(received.slice(1), [again]);
   transport.close();
 });
 
 test('a rejected stream reports the error of the server', async () => {
-  const said = { code: 'forbidden', detail: 'Rule 7 says no.', remedy: 'Ask Alice.' };
-  const { told, ends } = await stream(
-    (path) => (path === '/v1/session' ? Response.json(INFO) : problem(403, said)),
+  const output = { code: 'forbidden', detail: 'Rule 7 says no.', remedy: 'Ask Alice.' };
+  const { received, ends } = await stream(
+    (path) => (path === '/v1/session' ? Response.json(INFO) : problem(403, output)),
     TOPICS,
   );
   const denied = [{ topic: 'a', code: 'forbidden', message: 'Rule 7 says no.' }];
-  assert.deepEqual(told.slice(1), [{ type: 'subscribed', topics: [], denied, ref: '7' }]);
+  assert.deepEqual(received.slice(1), [{ type: 'subscribed', topics: [], denied, ref: '7' }]);
   assert.deepEqual(ends, []);
 });
 
 test('a stream that cannot be opened ends the transport, with the reason and the time to wait', async () => {
-  const said = { code: 'unavailable', detail: 'Draining.' };
+  const output = { code: 'unavailable', detail: 'Draining.' };
   const { ends } = await stream(
-    (path) => (path === '/v1/session' ? Response.json(INFO) : problem(503, said)),
+    (path) => (path === '/v1/session' ? Response.json(INFO) : problem(503, output)),
     TOPICS,
   );
   const reason = 'The server answered HTTP 503: Draining.';
@@ -86,15 +86,15 @@ test('a stream that cannot be opened ends the transport, with the reason and the
 });
 
 test('a rejected token is reported with the remedy of the server', async () => {
-  const said = { code: 'token_expired', detail: 'It ended at noon.', remedy: 'Wait for one.' };
-  const { told } = await stream(() => problem(401, said));
+  const output = { code: 'token_expired', detail: 'It ended at noon.', remedy: 'Wait for one.' };
+  const { received } = await stream(() => problem(401, output));
   const error = { code: 'token_expired', message: 'It ended at noon.', remedy: 'Wait for one.' };
-  assert.deepEqual(told, [{ type: 'auth.error', ...error, retry_after_ms: 3_000, ref: '1' }]);
+  assert.deepEqual(received, [{ type: 'auth.error', ...error, retry_after_ms: 3_000, ref: '1' }]);
 });
 
 test('an unsubscribe is answered, and the last one ends the stream', async () => {
   let ended = false;
-  const { told, transport } = await stream((path, { signal }) => {
+  const { received, transport } = await stream((path, { signal }) => {
     signal?.addEventListener('abort', () => {
       ended ||= path === '/v1/subscribe';
     });
@@ -102,13 +102,13 @@ test('an unsubscribe is answered, and the last one ends the stream', async () =>
   }, TOPICS);
   transport.send([{ type: 'unsubscribe', topics: ['a'], ref: '8' }]);
   await turns();
-  assert.deepEqual(told.slice(1), [{ type: 'unsubscribed', topics: ['a'], ref: '8' }]);
+  assert.deepEqual(received.slice(1), [{ type: 'unsubscribed', topics: ['a'], ref: '8' }]);
   assert.ok(ended);
 });
 
 test('a peer without batches receives single messages, and nulls count as absent', async () => {
   let next = 0;
-  const { asked, told } = await stream(
+  const { asked, received } = await stream(
     (path) => {
       if (!path.endsWith('/messages')) return problem(path === '/v1/subscribe' ? 400 : 404, {});
       next += 1;
@@ -117,7 +117,7 @@ test('a peer without batches receives single messages, and nulls count as absent
     { type: 'publish', message: { topic: 'a', data: 1, id: 'msg_1' }, ref: '2' },
     { type: 'publish', message: { topic: 'b', data: 2, id: 'msg_2' }, ref: '3' },
   );
-  assert.deepEqual(told, [
+  assert.deepEqual(received, [
     { type: 'auth.ok', client_id: '', ref: '1' },
     { type: 'published', id: 'msg_1', timestamp: 5, ref: '2' },
     { type: 'published', id: 'msg_2', timestamp: 5, ref: '3' },
@@ -127,7 +127,7 @@ test('a peer without batches receives single messages, and nulls count as absent
 
 test('a batch that a peer rejects as unknown is sent as single messages', async () => {
   let next = 0;
-  const { asked, told } = await stream(
+  const { asked, received } = await stream(
     (path) => {
       if (path === '/v1/session') return Response.json({ ...INFO, features: ['batch'] });
       if (path === '/v1/messages:batch') return problem(404, {});
@@ -138,7 +138,7 @@ test('a batch that a peer rejects as unknown is sent as single messages', async 
     { type: 'publish', message: { topic: 'a', data: 2, id: 'msg_2' }, ref: '3' },
   );
   assert.deepEqual(
-    told.slice(1).map((frame) => 'id' in frame && frame.id),
+    received.slice(1).map((frame) => 'id' in frame && frame.id),
     ['msg_1', 'msg_2'],
   );
   assert.deepEqual(asked.slice(1, 3), ['/v1/messages:batch', '/v1/topics/a/messages']);
@@ -146,7 +146,7 @@ test('a batch that a peer rejects as unknown is sent as single messages', async 
 
 test('the session sends the unanswered part of a batch again', async () => {
   const lost = { code: 'timeout', message: 'The log did not answer.' };
-  const { told, ends } = await stream(
+  const { received, ends } = await stream(
     (path) =>
       path === '/v1/session'
         ? Response.json({ ...INFO, features: ['batch'] })
@@ -154,7 +154,7 @@ test('the session sends the unanswered part of a batch again', async () => {
     { type: 'publish', message: { topic: 'a', data: 1, id: 'msg_1' }, ref: '2' },
     { type: 'publish', message: { topic: 'a', data: 2, id: 'msg_2' }, ref: '3' },
   );
-  assert.deepEqual(told.slice(1), [{ type: 'published', id: 'msg_1', timestamp: 5, ref: '2' }]);
+  assert.deepEqual(received.slice(1), [{ type: 'published', id: 'msg_1', timestamp: 5, ref: '2' }]);
   assert.deepEqual(
     ends.map(({ reason }) => reason),
     ['A part of a batch got no answer.'],

@@ -65,7 +65,7 @@ const started = (): Promise<MemoryServer> => new MemoryServer().start();
 test('streams do not ask a program to handle the gaps of their own subscriptions', async () => {
   const server = await started();
   const warnings: string[] = [];
-  const logger = { warn: (said: string) => warnings.push(said), error: () => {} };
+  const logger = { warn: (output: string) => warnings.push(output), error: () => {} };
   const reader = readStream(server.client({ logger }), TOPIC);
   const writer = await writeStream(server.client({ logger }), TOPIC);
   const piping = writer.pipe(model(server, TEXT));
@@ -75,7 +75,7 @@ test('streams do not ask a program to handle the gaps of their own subscriptions
   await within(server, piping);
   assert.equal((await within(server, reader.final())).text, TEXT);
   assert.deepEqual(
-    warnings.filter((said) => said.includes('onGap')),
+    warnings.filter((output) => output.includes('onGap')),
     [],
   );
   await server.stop();
@@ -544,7 +544,7 @@ test('a reader waits for a server that is not reachable', async () => {
 test('a writer that begins while no server is reachable can be cancelled later', async () => {
   const server = await started();
   const warnings: string[] = [];
-  const logger = { warn: (said: string) => warnings.push(said), error: () => {} };
+  const logger = { warn: (output: string) => warnings.push(output), error: () => {} };
   const unreachable = server.refusing();
   const writer = await writeStream(server.client({ logger }), TOPIC);
   // Longer than the timeout of a subscription.
@@ -556,7 +556,7 @@ test('a writer that begins while no server is reachable can be cancelled later',
   await within(server, reader.final());
   assert.equal(writer.signal.aborted, true);
   assert.deepEqual(
-    warnings.filter((said) => said.includes('cannot cancel')),
+    warnings.filter((output) => output.includes('cannot cancel')),
     [],
   );
   await server.stop();
@@ -565,15 +565,15 @@ test('a writer that begins while no server is reachable can be cancelled later',
 test('a writer that may not read its topic says that nobody can cancel', async () => {
   const server = await new MemoryServer({ rules: { maySubscribe: () => false } }).start();
   const warnings: string[] = [];
-  const logger = { warn: (said: string) => warnings.push(said), error: () => {} };
+  const logger = { warn: (output: string) => warnings.push(output), error: () => {} };
   const client = server.client({ logger });
   for (const _ of 'ab') {
     const writer = await writeStream(client, TOPIC);
     await server.clock.advance(1_000);
     await within(server, writer.complete());
   }
-  const said = warnings.filter((text) => text.includes('cannot cancel or steer the stream'));
-  assert.equal(said.length, 1);
+  const output = warnings.filter((text) => text.includes('cannot cancel or steer the stream'));
+  assert.equal(output.length, 1);
   await server.stop();
 });
 
@@ -703,7 +703,7 @@ test('beside a stream a cursor stays fresh, and chat does not wait', async () =>
   const { clock } = server;
   const ps = server.client({ token: server.token('alice'), sendQueue: { policy: 'latest' } });
   await ps.connect();
-  const came: Record<string, [at: number, said: number][]> = { cursor: [], chat: [] };
+  const came: Record<string, [at: number, output: number][]> = { cursor: [], chat: [] };
   await server.client().subscribe('chat.session.abc', {
     onMessage: ({ type, data }) => void came[type]?.push([clock.now(), data as number]),
   });
@@ -726,9 +726,9 @@ test('beside a stream a cursor stays fresh, and chat does not wait', async () =>
   const { cursor = [], chat = [] } = came;
   const times = [began, ...cursor.map(([at]) => at).filter((at) => at <= ended), ended];
   assert.ok(times.every((at, n) => n === 0 || at - (times[n - 1] ?? 0) <= 310));
-  assert.ok(cursor.every(([at, said]) => at - said <= 310));
+  assert.ok(cursor.every(([at, output]) => at - output <= 310));
   assert.ok(chat.length >= 7);
-  assert.ok(chat.every(([at, said]) => at - said <= 120));
+  assert.ok(chat.every(([at, output]) => at - output <= 120));
   await within(server, Promise.all(busy));
   await server.stop();
 });

@@ -21,7 +21,7 @@ import { CURRENT, turns, virtualClient } from './virtual.js';
 
 const quiet = { warn: () => {}, error: () => {} };
 
-async function told(promise: Promise<unknown>): Promise<PubSubError> {
+async function received(promise: Promise<unknown>): Promise<PubSubError> {
   return promise.then(
     () => assert.fail('it was not refused'),
     (error: PubSubError) => error,
@@ -42,7 +42,7 @@ test('a client without a token reports what the callback threw', async () => {
       throw thrown;
     },
   });
-  const late = told(ps.connect({ timeout: 2_000 }));
+  const late = received(ps.connect({ timeout: 2_000 }));
   await clock.advance(2_001);
   const error = await late;
   assert.ok(error instanceof AuthError);
@@ -122,7 +122,7 @@ test('an HTTP request without a token reports what the callback threw', async ()
       throw thrown;
     },
   });
-  const error = await told(ps.presence('a.b'));
+  const error = await received(ps.presence('a.b'));
   assert.ok(error instanceof AuthError);
   assert.equal(error.code, 'token_unavailable');
   assert.match(error.message, /getToken threw TypeError/);
@@ -138,7 +138,7 @@ test('a call without a token has the remedy of the callback', async () => {
     },
   });
   const calls = [ps.publish('a.b', { data: 1 }), ps.subscribe('a.b', { onMessage: () => {} })];
-  const late = Promise.all(calls.map(told));
+  const late = Promise.all(calls.map(received));
   await clock.advance(10_001);
   for (const error of await late) {
     assert.ok(error instanceof OperationTimeout);
@@ -153,7 +153,7 @@ test('the answer of an endpoint is not a token', async () => {
     logger: { warn: () => {}, error: (text: string) => logged.push(text) },
     getToken: async () => JSON.parse('{"token": "ey.."}'),
   });
-  const late = told(ps.connect({ timeout: 1_000 }));
+  const late = received(ps.connect({ timeout: 1_000 }));
   await clock.advance(1_001);
   assert.match((await late).message, /: `getToken\(\)\.value` is undefined, not a string \(/);
   assert.equal(logged.length, 1);
@@ -165,7 +165,7 @@ test('a missing token is not reported as an exception', async () => {
   const { ps, clock } = virtualClient({ getToken: () => 'two words' });
   const seen: Error[] = [];
   ps.on('error', (error) => void seen.push(error));
-  const late = told(ps.connect({ timeout: 1_000 }));
+  const late = received(ps.connect({ timeout: 1_000 }));
   await clock.advance(1_001);
   const { message } = await late;
   assert.match(message, /: `getToken\(\)` has spaces.* ASCII \(token_unavailable\)\.$/);
@@ -203,7 +203,7 @@ test('a socket that the page forbids fails at once with the cause, though it nev
     ps.connect({ timeout: 300 }),
     ps.subscribe('a.b', { timeout: 300 }),
     ps.publish('a.b', { data: 1 }, { timeout: 300 }),
-  ].map(told);
+  ].map(received);
   await clock.advance(1);
   assert.equal(
     ps.lastFailure?.reason,
@@ -229,11 +229,11 @@ test('a required client certificate is named with its option, over both transpor
       throw new TypeError('fetch failed', { cause: { code } });
     },
   });
-  const late = told(ps.connect({ timeout: 300 }));
+  const late = received(ps.connect({ timeout: 300 }));
   await clock.advance(1);
   assert.equal(ps.lastFailure?.reason, `localhost cannot be reached: ${message}.`);
   await clock.advance(300);
-  const overHttp = await told(ps.occupancy('a.b'));
+  const overHttp = await received(ps.occupancy('a.b'));
   assert.equal(overHttp.message, `localhost cannot be reached: ${code}.`);
   for (const { remedy } of [await late, overHttp])
     assert.match(remedy, /`WebSocket` and a `fetch` that present a client certificate/);
@@ -251,9 +251,9 @@ test('a page learns where to look for the reason that the browser hides', async 
   });
   peer.isDown = true;
   const remedies = async (): Promise<string[]> => {
-    const late = told(ps.connect({ timeout: 300 }));
+    const late = received(ps.connect({ timeout: 300 }));
     await clock.advance(301);
-    const errors = [await late, await told(ps.occupancy('a.b'))];
+    const errors = [await late, await received(ps.occupancy('a.b'))];
     return errors.map(({ remedy }) => remedy);
   };
   t.after(() => Reflect.deleteProperty(globalThis, 'location'));
@@ -274,7 +274,7 @@ test('a page that was loaded over HTTPS is told to use encrypted addresses', asy
       throw new Error('An insecure WebSocket connection may not be initiated.');
     } as unknown as WebSocketConstructor,
   });
-  const late = told(ps.connect({ timeout: 300 }));
+  const late = received(ps.connect({ timeout: 300 }));
   await clock.advance(301);
   assert.match((await late).remedy, /^Use `wss:\/\/` and `https:\/\/`/);
   await ps.close({ timeout: 0 });
@@ -305,7 +305,7 @@ test('the error of the socket is part of the reason', async () => {
     logger: quiet,
   });
   const states = ps.states();
-  const late = told(ps.connect());
+  const late = received(ps.connect());
   for await (const { reason } of states) {
     if (!reason) {
       continue;
@@ -320,7 +320,7 @@ test('the error of the socket is part of the reason', async () => {
 test('a publish that could not be sent in time contains the reason', async () => {
   const { ps, peer, clock } = virtualClient({ transport: 'websocket' });
   peer.isDown = true;
-  const late = told(ps.publish('a.b', { data: 1 }, { timeout: 300 }));
+  const late = received(ps.publish('a.b', { data: 1 }, { timeout: 300 }));
   await clock.advance(301);
   const error = await late;
   assert.ok(error instanceof OperationTimeout && !error.outcomeUnknown);
@@ -338,8 +338,8 @@ test('each call of a failed client has its own error, with its caller in the sta
       throw new AuthRefused('Logged out.');
     },
   });
-  const first = await told(ps.connect());
-  const caller = (): Promise<PubSubError> => told(ps.publish('a.b', { data: 1 }));
+  const first = await received(ps.connect());
+  const caller = (): Promise<PubSubError> => received(ps.publish('a.b', { data: 1 }));
   const [one, other] = [await caller(), await caller()];
   assert.notEqual(one, other);
   for (const error of [one, other]) {
@@ -376,7 +376,7 @@ const REFUSED: readonly [string, RegExp, (ps: PubSub) => Promise<unknown>][] = [
 for (const [what, remedy, call] of REFUSED) {
   test(`${what}: the remedy says what to do`, async () => {
     const { ps } = virtualClient();
-    const error = await told(call(ps));
+    const error = await received(call(ps));
     assert.ok(error instanceof InvalidOption);
     assert.match(error.remedy, remedy);
     await ps.close();
@@ -385,7 +385,7 @@ for (const [what, remedy, call] of REFUSED) {
 
 test('the error for an unknown option lists the valid ones, each once', async () => {
   const { ps } = virtualClient();
-  const { remedy } = await told(ps.subscribe('a.b', wrong({ colour: 1 })));
+  const { remedy } = await received(ps.subscribe('a.b', wrong({ colour: 1 })));
   assert.equal(remedy.match(/timeout/g)?.length, 1, remedy);
   await ps.close();
 });
@@ -417,25 +417,25 @@ test('a missing WebSocket is an error when the client connects, and not before',
 });
 
 test('without WebSockets, the client starts with an event stream and logs this once', async (t) => {
-  const said: unknown[] = [];
+  const output: unknown[] = [];
   const asked: unknown[] = [];
   const ps = bare(t, {
-    logger: { warn: (words) => said.push(words), error: () => {} },
+    logger: { warn: (words) => output.push(words), error: () => {} },
     fetch: async (url) => {
       asked.push(url);
       throw new TypeError('unreachable');
     },
   });
   const states = ps.states();
-  assert.deepEqual(said, [], 'nothing is said before the client connects');
-  const late = told(ps.connect({ timeout: 10_000 }));
+  assert.deepEqual(output, [], 'nothing is said before the client connects');
+  const late = received(ps.connect({ timeout: 10_000 }));
   await undefined;
-  assert.equal(said.length, 1);
+  assert.equal(output.length, 1);
   for await (const { to } of states) if (to === 'reconnecting' || asked.length) break;
   assert.ok(String(asked[0]).startsWith('http://127.0.0.1:1/'));
   await ps.close({ timeout: 0 });
   await late;
-  assert.equal(said.filter((words) => /`ws`/.test(String(words))).length, 1);
+  assert.equal(output.filter((words) => /`ws`/.test(String(words))).length, 1);
 });
 
 /** A client whose HTTP requests have this result. */
@@ -450,17 +450,17 @@ const refused = async (): Promise<Response> => {
 
 test('the error for an answer of another service names the address and the cause', async () => {
   const ps = overHttp({ url: 'ws://localhost:24057/ws' }, nothing);
-  const error = await told(ps.presence('a.b'));
+  const error = await received(ps.presence('a.b'));
   assert.ok(error instanceof NotFound);
   assert.equal(error.message, 'localhost:24057 answered HTTP 404 without saying why.');
   assert.match(error.remedy, /^http:\/\/localhost:24057 was derived from `url`: pass `restUrl`/);
   const named = overHttp({ restUrl: 'http://localhost:1' }, nothing);
-  assert.doesNotMatch((await told(named.presence('a.b'))).remedy, /derived/);
+  assert.doesNotMatch((await received(named.presence('a.b'))).remedy, /derived/);
 });
 
 test('a refused connection means that nothing was published', async () => {
   const ps = overHttp({ url: 'ws://localhost:24057/ws' }, refused);
-  const error = await told(ps.publish('a.b', { data: 1 }, { via: 'rest' }));
+  const error = await received(ps.publish('a.b', { data: 1 }, { via: 'rest' }));
   assert.ok(error instanceof ConnectionFailed);
   assert.equal(error.message, 'localhost:24057 cannot be reached: ECONNREFUSED.');
   assert.match(error.remedy, /pass `restUrl`/);
@@ -470,14 +470,14 @@ test('the error for an unanswered request names the server', async () => {
   const ps = overHttp({ url: 'ws://localhost:24057/ws' }, async () => {
     throw new TypeError('fetch failed');
   });
-  const error = await told(ps.publish('a.b', { data: 1 }, { via: 'rest' }));
+  const error = await received(ps.publish('a.b', { data: 1 }, { via: 'rest' }));
   assert.equal(error.code, 'outcome_unknown');
   assert.match(error.message, /^localhost:24057, which was derived from `url`, did not answer;/);
 });
 
 test('a request for more history than the server retains is logged once per subscription', async () => {
-  const said: string[] = [];
-  const logger = { warn: (words: string) => said.push(words), error: () => {} };
+  const output: string[] = [];
+  const logger = { warn: (words: string) => output.push(words), error: () => {} };
   const { ps, peer, clock } = virtualClient({ logger, retry: { base: 10, cap: 10 } });
   peer.hello = () => ({ ...CURRENT, limits: { history_max: 100 } });
   assert.equal(ps.limits, undefined);
@@ -485,13 +485,13 @@ test('a request for more history than the server retains is logged once per subs
   await ps.subscribe('a.b');
   await turns();
   assert.deepEqual(ps.limits, { history_max: 100 });
-  assert.deepEqual(said, []);
+  assert.deepEqual(output, []);
   await ps.subscribe('a.b', { history: 10_000 });
   await turns();
   peer.socket.drop();
   await clock.advance(100);
   assert.equal(ps.state, 'connected');
-  assert.deepEqual(said, [
+  assert.deepEqual(output, [
     'subscribe() to a.b asks for `history` of 10,000 messages, and the server retains 100 messages ' +
       'of a topic, unless its settings say otherwise for this topic (`ps.limits.history_max`).',
   ]);

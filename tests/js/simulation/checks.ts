@@ -142,7 +142,7 @@ function covered(
   excused: ReadonlySet<string>,
 ): void {
   const missing = records.slice(at, index).filter(({ message }) => !excused.has(message.id));
-  const told = canonical(gaps);
+  const reported = canonical(gaps);
   if (!gaps.length) {
     if (missing.length) throw new Violation(`${ids(missing)} are missing without a gap`);
     return;
@@ -151,25 +151,25 @@ function covered(
   const resets = gaps.filter(({ reason }) => reason === 'log_reset' || reason === 'unproven');
   if (resets.length) {
     if (resets.some(({ missed }) => missed !== undefined)) {
-      throw new Violation(`${told} must not have a count`);
+      throw new Violation(`${reported} must not have a count`);
     }
     const lost = missing.length > 0 && missing.every(({ gone }) => gone);
     const log = records[at - 1]?.log;
     const crossed = at === 0 || index >= records.length || log !== records[index]?.log;
-    if (!lost && !crossed) throw new Violation(`${told} lie within one log`);
+    if (!lost && !crossed) throw new Violation(`${reported} lie within one log`);
     return;
   }
   if (!missing.length) {
     // It arrived live and the log no longer has it, so it is unknown whether more were lost.
     if (gaps[0]?.from === undefined && records[index]?.gone) return;
-    throw new Violation(`${told} although nothing is missing`);
+    throw new Violation(`${reported} although nothing is missing`);
   }
   if (missing.some(({ gone }) => !gone))
-    throw new Violation(`${told} although history has the messages`);
+    throw new Violation(`${reported} although history has the messages`);
   for (const [n, gap] of gaps.entries()) {
     const before = gaps[n - 1];
     if (before && (before.to === undefined || gap.from !== before.to + 1)) {
-      throw new Violation(`${told} are not adjacent`);
+      throw new Violation(`${reported} are not adjacent`);
     }
   }
   const first = missing[0]?.message.seq;
@@ -178,12 +178,12 @@ function covered(
   // The replay was requested by time, and messages need not be in the order of their numbers.
   if (from === undefined && gaps.length === 1 && (to ?? 0) >= (last ?? 0)) return;
   if ((from !== undefined && from !== first) || gaps.at(-1)?.to !== last) {
-    throw new Violation(`${told} although ${first} to ${last} are missing`);
+    throw new Violation(`${reported} although ${first} to ${last} are missing`);
   }
   for (const gap of gaps) {
     const known = gap.from !== undefined && gap.to !== undefined;
     const count = known ? Number(gap.to) - Number(gap.from) + 1 : undefined;
-    if (gap.missed !== count) throw new Violation(`${told} has a wrong count`);
+    if (gap.missed !== count) throw new Violation(`${reported} has a wrong count`);
   }
 }
 
@@ -296,11 +296,12 @@ export function checkPublishes(
 
 /** The members that the subscription received are exactly those of the server. */
 export function checkPresence(server: Server, shell: Shell, { sub }: Subscribe): void {
-  const told = shell.presence.get(sub) ?? new Map<string, ReadonlyMap<string, PresenceMember>>();
+  const reported =
+    shell.presence.get(sub) ?? new Map<string, ReadonlyMap<string, PresenceMember>>();
   const granted = shell.joined.get(sub)?.at(-1)?.topics ?? [];
   const topics = server.rooms.occupied().filter((topic) => covers(granted, topic));
-  for (const topic of new Set([...topics, ...told.keys()])) {
-    const mine = canonical(shown(told.get(topic)?.values() ?? []));
+  for (const topic of new Set([...topics, ...reported.keys()])) {
+    const mine = canonical(shown(reported.get(topic)?.values() ?? []));
     const theirs = canonical(shown(server.rooms.members(topic)));
     if (mine !== theirs) {
       throw new Violation(`subscription ${sub} sees on ${topic} ${mine}, not ${theirs}`);

@@ -140,12 +140,12 @@ class StreamRun {
   }
 
   private publish({ id, type, data }: PublishFrame): string | undefined {
-    const said = canonical(data);
+    const output = canonical(data);
     const before = this.ids.get(id);
-    if (this.idempotent && before !== undefined) return before === said ? undefined : 'conflict';
-    this.ids.set(id, said);
+    if (this.idempotent && before !== undefined) return before === output ? undefined : 'conflict';
+    this.ids.set(id, output);
     this.published += 1;
-    const message: Incoming = { type, data: JSON.parse(said), sender: 'svc' };
+    const message: Incoming = { type, data: JSON.parse(output), sender: 'svc' };
     this.log = [...this.log, [this.published, message] as const].slice(-this.keeps);
     for (const reader of this.readers) {
       if (!reader.joined) continue;
@@ -313,6 +313,6 @@ for (let seed = first; seed < (end ?? first + 1); seed += 1) {
     run.lines.push(String(error));
   }
   const text = `${run.lines.join('\n')}\n`;
-  const said = createHash('sha256').update(text).digest('hex');
-  process.stdout.write(end === undefined ? text : `${seed} ${said}\n`);
+  const output = createHash('sha256').update(text).digest('hex');
+  process.stdout.write(end === undefined ? text : `${seed} ${output}\n`);
 }

@@ -155,7 +155,7 @@ test('different users and names do not share a connection; a renewed token does'
 test('the name that tabs share under contains no token', async () => {
   const options = readOptions({ url: server.ws, token, shareTabs: true });
   const name = await groupOf(options, token);
-  assert.match(name, /^hanzo-pubsub 1 [0-9,]+$/);
+  assert.match(name, /^hanzo-pubsub 2 [0-9,]+$/);
   assert.equal(name, await groupOf(options, `Bearer ${token}`));
   assert.equal(name, await groupOf(options, forged(token, { exp: 1, iat: 2, nbf: 3, jti: '4' })));
   assert.notEqual(name, await groupOf(options, forged(token, { scope: 'more' })));
@@ -361,8 +361,8 @@ test('the subscriptions of a crashed tab are ended', async () => {
     });
   });
   const channel = new BroadcastChannel(group);
-  const said = { type: 'subscribe', topics: ['demo.ghost'], ref: 's1' };
-  channel.postMessage({ tab: 'ghost', said });
+  const frame = { type: 'subscribe', topics: ['demo.ghost'], ref: 's1' };
+  channel.postMessage({ tab: 'ghost', frame });
   await until(() => wire.received('subscribed') === 1, 'the subscription');
   died.resolve();
   await until(() => wire.count('unsubscribe') === 1, 'its end');
@@ -383,34 +383,34 @@ function relayOf(t: TestContext, group: string) {
   }
   const given = { url: 'ws://127.0.0.1:9/ws', token: 'x', WebSocket: Socket };
   const options = readOptions(given as unknown as PubSubOptions);
-  const told: unknown[] = [];
+  const reported: unknown[] = [];
   const channel = new BroadcastChannel(group);
   channel.onmessage = ({ data: { begun, frame, end, to } }) =>
-    told.push(begun ?? frame ?? end ?? to);
+    reported.push(begun ?? frame ?? end ?? to);
   t.after(() => channel.close());
   const stop = startRelay(group, options, platform.clock, () => {});
   listeners.get('open')?.({});
   const receive = (data: string): void => listeners.get('message')?.({ data });
-  return { told, channel, stop, receive };
+  return { reported, channel, stop, receive };
 }
 
 test('a relay may stop while a frame of the server is being read', async (t) => {
-  const { told, stop, receive } = relayOf(t, 'a relay that stops');
+  const { reported, stop, receive } = relayOf(t, 'a relay that stops');
   receive('{"type":"pong","ref":"a:1"}');
   stop(1000);
-  await until(() => told.length === 3, 'the frame');
-  assert.deepEqual(told, [true, MOVED, { type: 'pong', ref: '1' }]);
+  await until(() => reported.length === 3, 'the frame');
+  assert.deepEqual(reported, [true, MOVED, { type: 'pong', ref: '1' }]);
 });
 
 test('a relay that has stopped answers no tab', async (t) => {
-  const { told, channel, stop, receive } = relayOf(t, 'a relay that has stopped');
+  const { reported, channel, stop, receive } = relayOf(t, 'a relay that has stopped');
   // It is read by a part of the client, which may not be loaded yet.
   receive('{"type":"unknown"}');
   receive('{"type":"pong","ref":"a:1"}');
   stop(1000);
-  channel.postMessage({ tab: 'b', said: { type: 'auth', token: 'x', version: 1 } });
-  await until(() => told.length === 3, 'the frame');
-  assert.deepEqual(told, [true, MOVED, { type: 'pong', ref: '1' }]);
+  channel.postMessage({ tab: 'b', frame: { type: 'auth', token: 'x', version: 1 } });
+  await until(() => reported.length === 3, 'the frame');
+  assert.deepEqual(reported, [true, MOVED, { type: 'pong', ref: '1' }]);
 });
 
 test('no lock is held when all tabs are closed', () => {

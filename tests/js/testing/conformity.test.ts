@@ -69,8 +69,8 @@ for (const [name, steps] of Object.entries(SCENARIOS)) {
     await server.fault({ fault: 'evict', log: true });
     const { side, memory } = await inMemory();
     try {
-      const [expected, told] = [await play(real(), steps), await play(side, steps)];
-      assert.deepEqual(told, expected);
+      const [expected, reported] = [await play(real(), steps), await play(side, steps)];
+      assert.deepEqual(reported, expected);
     } finally {
       await memory.stop();
     }

@@ -47,8 +47,8 @@ test('messages lost while the network was down are reported in their place', asy
   }
   await server.clock.advanceUntil(() => ps.state === 'connected');
   await server.publish('chat.1', { data: 'hello again' });
-  const told = (await take(sub.events(), 4)).map(tell);
-  assert.deepEqual(told, ['hello', 'history_trimmed 1', 'kept', 'hello again']);
+  const described = (await take(sub.events(), 4)).map(tell);
+  assert.deepEqual(described, ['hello', 'history_trimmed 1', 'kept', 'hello again']);
 });
 
 test('a restarted log is reported', async () => {

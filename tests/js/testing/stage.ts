@@ -14,7 +14,7 @@ export interface Side {
 
 /** Frames of one connection. */
 class Peer {
-  readonly told: Frame[] = [];
+  readonly received: Frame[] = [];
   private readonly _waiting = new Map<unknown, () => void>();
   private _isOver = false;
 
@@ -27,11 +27,11 @@ class Peer {
       const frame = JSON.parse(data) as Frame;
       const mark = this._waiting.get(frame['ref']);
       if (mark) mark();
-      else this.told.push(frame);
+      else this.received.push(frame);
     });
     listen('close', ({ code }: { readonly code: number }) => {
       this._isOver = true;
-      this.told.push({ closed: code });
+      this.received.push({ closed: code });
       for (const done of this._waiting.values()) done();
     });
   }
@@ -67,7 +67,7 @@ class Peer {
 
 /** The events of one stream. */
 class Reader {
-  readonly told: Frame[] = [];
+  readonly received: Frame[] = [];
   private _text = '';
   private _hears: () => void = () => {};
 
@@ -92,14 +92,14 @@ class Reader {
     const lines = block.split('\n').map((line) => line.split(/: ?(.*)/, 2));
     const fields = Object.fromEntries(lines) as Readonly<Record<string, string>>;
     if (fields['data'])
-      this.told.push({ event: fields['event'], data: JSON.parse(fields['data']) });
+      this.received.push({ event: fields['event'], data: JSON.parse(fields['data']) });
     this._hears();
   }
 
   /** Wait until the message with this id has arrived, and with it everything sent before. */
   async settle(id: string): Promise<void> {
     const has = (): boolean =>
-      this.told.some(
+      this.received.some(
         ({ data }) => (data as Frame)['id'] === id || JSON.stringify(data).includes(id),
       );
     while (!has()) {
@@ -146,7 +146,7 @@ export async function play(side: Side, steps: readonly Step[]): Promise<unknown>
       for (const peer of peers.values()) {
         marks += 1;
         await peer.settle(marks);
-        for (const frame of peer.told) alike.learn(frame);
+        for (const frame of peer.received) alike.learn(frame);
       }
       if (step[1] === 'ends') await new Promise((resolve) => setImmediate(resolve));
     }
@@ -163,12 +163,14 @@ export async function play(side: Side, steps: readonly Step[]): Promise<unknown>
   for (const [who, reader] of readers) {
     const isWaited = steps.some((step) => step[1] === 'streams' && step[2] === 'POST');
     await reader.settle(isWaited ? 'the last' : 'nine');
-    streams[who] = alike.seen(reader.told);
+    streams[who] = alike.seen(reader.received);
   }
-  const told = Object.fromEntries([...peers].map(([who, peer]) => [who, alike.seen(peer.told)]));
+  const received = Object.fromEntries(
+    [...peers].map(([who, peer]) => [who, alike.seen(peer.received)]),
+  );
   for (const peer of peers.values()) peer.end(1000);
   aborted.abort();
-  return { told, answers, streams };
+  return { received, answers, streams };
 }
 
 /** Normalizes times, positions and ids, so that two runs are comparable. */

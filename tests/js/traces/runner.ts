@@ -49,8 +49,8 @@ export function run(trace: Trace): void {
     const got = canonical(recorded.handle(readEvent(step.in)).map(showEffect));
     const expected = canonical(step.out);
     if (got !== expected) {
-      const said = `step ${n}, ${canonical(step.in)}`;
-      throw new TraceFailed(`${said}\nexpected ${expected}\ngot      ${got}`);
+      const text = `step ${n}, ${canonical(step.in)}`;
+      throw new TraceFailed(`${text}\nexpected ${expected}\ngot      ${got}`);
     }
   }
   if (numbers.length) throw new TraceFailed(`not drawn: ${numbers}`);

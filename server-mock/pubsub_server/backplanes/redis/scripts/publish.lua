@@ -33,9 +33,9 @@ local few_ids = cap < 10000 or remember < COARSE
 -- bytes; this one is.
 
 -- Functions that few calls need. Building them takes as long as two Redis calls.
-local rare
-local function rarely()
-  if rare then return rare end
+local extras
+local function load_extras()
+  if extras then return extras end
   -- include logs.lua
   -- include lineage.lua
   -- include channels.lua
@@ -65,19 +65,19 @@ local function rarely()
     end
   end
 
-  rare = {
+  extras = {
     LEAP = LEAP, times_of = times_of, lineage = lineage, replication_id = replication_id,
     queue = queue, send_queued = send_queued,
     begin_ids = begin_ids, gather_ids = gather_ids, turn_ids = turn_ids,
   }
-  return rare
+  return extras
 end
 
 -- The time since which each shard has lost nothing, where it was checked now. A check includes shards
 -- that get only repeated messages, because the caller relies on it afterwards.
 local unbroken = {}
 if check == 1 then
-  for _, base in ipairs(KEYS) do unbroken[base] = rarely().lineage(base) end
+  for _, base in ipairs(KEYS) do unbroken[base] = load_extras().lineage(base) end
 end
 
 -- A message that is the only one needs no queue.
@@ -97,7 +97,7 @@ for at = 2, #ARGV do
   else
     local top = call('XREVRANGE', log, '+', '-', 'COUNT', 1)[1]
     if top then
-      last, latest = tonumber(string.match(top[1], '^(%d+)')), (rarely().times_of(top))
+      last, latest = tonumber(string.match(top[1], '^(%d+)')), (load_extras().times_of(top))
       gathered = 0
     end
   end
@@ -115,7 +115,7 @@ for at = 2, #ARGV do
     if held[1] then
       complete, turned = unpack('<dd', held[1])
     else
-      rarely().begin_ids(ids, now, 0)
+      load_extras().begin_ids(ids, now, 0)
       call('PEXPIRE', ids, whole(2 * remember))
     end
     if turned ~= 0 then
@@ -123,14 +123,14 @@ for at = 2, #ARGV do
       -- Both generations have the entry `since`.
       held = call('HMGET', older, 'since', key)
       if not held[1] and now - turned < remember then
-        rarely().begin_ids(ids, now, 0)
+        load_extras().begin_ids(ids, now, 0)
         complete = now
       elseif held[2] and not known then
         holder, known = older, held[2]
       end
     end
     if gathered < complete and not known then
-      rarely().gather_ids(ids, log)
+      load_extras().gather_ids(ids, log)
       known = call('HGET', holder, key)
       gathered, renewed = complete, true
     end
@@ -138,7 +138,7 @@ for at = 2, #ARGV do
 
   local since, starts, start_known, time, place
   if not known then
-    since = unbroken[base] or noted and unpack('<d', noted) or rarely().lineage(base)
+    since = unbroken[base] or noted and unpack('<d', noted) or load_extras().lineage(base)
     starts = not found and base .. ':f'
     start_known = starts and tonumber(call('ZSCORE', starts, topic))
     if start_known and start_known > floor and start_known > (last or 0) then
@@ -150,7 +150,7 @@ for at = 2, #ARGV do
       -- There is no numbering, or it may have lost positions: start a new one after all of them. The
       -- log keeps its messages, and records that messages before now may be missing.
       if last or floor > 0 then lost = now end
-      local leap = rarely().LEAP
+      local leap = load_extras().LEAP
       start = math.max(now * 1000, floor > 0 and floor + leap or 0, last and last + leap or 0)
       last = start - 1
     end
@@ -204,18 +204,18 @@ for at = 2, #ARGV do
       call('SPUBLISH', base .. ':t:' .. topic, record)
       call('SPUBLISH', base .. ':a', record)
     else
-      rarely().queue(base, topic, record)
+      load_extras().queue(base, topic, record)
     end
     if complete and (first or few_ids) then
-      rarely().turn_ids(ids, base .. ':j', complete)
+      load_extras().turn_ids(ids, base .. ':j', complete)
     end
     answer = 'n' .. place
   end
   answers[at - 1] = answer
 end
 
-if rare then
-  rare.send_queued()
-  answers[#answers + 1] = rare.replication_id()
+if extras then
+  extras.send_queued()
+  answers[#answers + 1] = extras.replication_id()
 end
 return answers

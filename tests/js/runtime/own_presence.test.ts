@@ -84,8 +84,8 @@ test('waiting updates reject when the client ends', async () => {
   const { ps, peer } = virtualClient();
   await ps.connect();
   peer.silent.add('presence.update');
-  const told = assert.rejects(ps.updatePresence('a.b', { status: 'x' }), { code: 'closed' });
+  const reported = assert.rejects(ps.updatePresence('a.b', { status: 'x' }), { code: 'closed' });
   await turns();
   await ps.close({ timeout: 0 });
-  await told;
+  await reported;
 });
