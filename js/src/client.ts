@@ -118,7 +118,6 @@ export class PubSub<Topics extends object = AnyTopics> {
   async connect(options: Waiting = {}): Promise<void> {
     const driver = this._live;
     checkCall(options);
-    options.signal?.throwIfAborted();
     await driver.operate(options, ({ connected }) => connected(driver, options));
   }
 

@@ -154,6 +154,8 @@ export class Connection implements Receiver {
         plain && new plain.PlainDialect(session, (frame) => void this._outgoing.push(frame));
       return welcome;
     });
+    // The server has answered, so the transport works, however long the parts take.
+    owner.session.lifecycle._stop('open', 'fallback');
     this._wait(loaded);
     return false;
   }

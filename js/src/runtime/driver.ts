@@ -71,6 +71,13 @@ export class Driver implements Client, Ports, Owner {
   peer: Peer | undefined;
   /** Undefined before that part is loaded. */
   private _operations: Operations | undefined;
+  private _provide!: (operations: Operations) => void;
+  /** The last error of its loading, with the cause. */
+  private _notLoaded: unknown;
+  /** Resolves when that part is loaded. */
+  private readonly _provided = new Promise<Operations>((resolve) => {
+    this._provide = resolve;
+  });
   /** Resolves when earlier calls of operations have begun; undefined if none waits. */
   private _turn: Promise<unknown> | undefined;
   private _session: Session | undefined;
@@ -277,15 +284,15 @@ export class Driver implements Client, Ports, Owner {
   /** A part of the client, if it loads in the time of the operation that needs it. */
   async part<Part>(loading: Promise<Part>, { timeout, signal }: Waiting): Promise<Part> {
     const part = await within(loading, signal, this.clock, this.timeoutOf(timeout));
-    if (!part) throw new ConnectionFailed(NOT_LOADED.reason);
+    if (!part) throw (DEVELOPMENT && this._notLoaded) || new ConnectionFailed(NOT_LOADED.reason);
     return part;
   }
 
   /** The operations of the client, which load beside its first connection. */
-  async background(): Promise<Operations> {
+  async background(): Promise<void> {
     const { operations } = await BACKGROUND.load();
     this._operations ??= operations(this);
-    return this._operations;
+    this._provide(this._operations);
   }
 
   /** Connect, and call an operation. Before that part is loaded, calls wait in their order. */
@@ -294,10 +301,16 @@ export class Driver implements Client, Ports, Owner {
     call: (operations: Operations) => Promise<Result>,
   ): Promise<Result> {
     options.signal?.throwIfAborted();
+    if (DEVELOPMENT) this.timeoutOf(options.timeout);
     if (options.via !== 'rest') this.connect();
     const { _operations: operations, _turn: before } = this;
     if (operations && !before) return call(operations);
-    const entering = this.part(Promise.all([this.background(), before]), options)
+    // If it does not load now, the next connection or call tries again.
+    this.background().catch((error: unknown) => {
+      if (DEVELOPMENT) this._notLoaded = error;
+    });
+    const provided = within(this._provided, this.over) as Promise<Operations>;
+    const entering = this.part(Promise.all([provided, before]), options)
       // Wrapped in a list, so that the turn passes before there is a result.
       .then(([loaded]) => [call(loaded)] as const);
     // A failed call only gives up its own turn, not earlier ones.
@@ -394,8 +407,8 @@ export class Driver implements Client, Ports, Owner {
     this._drain = end - clock.now();
     this.perform((session) => (time ? session.close() : session.abort()));
     for await (const _ of states);
-    const { requests } = this._operations?.publisher ?? {};
-    if (requests) await within(requests, undefined, clock, end - clock.now());
+    const requests = Promise.resolve(this._operations?.publisher.requests);
+    await within(requests, undefined, clock, end - clock.now());
   }
 
   /** Changes of state from now on, until the client has ended. */

@@ -1,7 +1,7 @@
 /** Probes the other transport; loads with the event stream, which takes part in each probe. */
 
 import type { Clock } from '../clock.js';
-import type { AuthErrorFrame, AuthFrame } from '../generated/wire.js';
+import type { AuthFrame } from '../generated/wire.js';
 import { actionOf } from '../session/events.js';
 import type { TransportName } from '../session/ports.js';
 import type { ClientOptions } from '../settings/options.js';
@@ -54,9 +54,6 @@ export async function probe(
 }
 
 function isAnswer(read: Decoded | Promise<Decoded>): boolean {
-  if (!('type' in read)) return false;
-  const { type, code } = read as Partial<AuthErrorFrame>;
-  return type === 'auth.error'
-    ? actionOf({ code }) !== 'retry'
-    : (read.type as string) === 'auth.ok';
+  const { type, code } = read as { readonly type?: string; readonly code?: string };
+  return type === 'auth.error' ? actionOf({ code }) !== 'retry' : type === 'auth.ok';
 }
