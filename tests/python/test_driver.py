@@ -532,7 +532,7 @@ async def test_the_features_announced_by_the_server_are_known(rig: Rig) -> None:
     await rig.clock.settle()
     assert rig.driver.peer is not None
     assert rig.driver.peer.client_id == "c1"
-    assert (rig.driver.peer.ack, rig.driver.peer.plain) == (True, False)
+    assert (rig.driver.peer.acks, rig.driver.peer.plain) == (True, False)
 
 
 async def test_a_probe_opens_a_websocket_beside_and_closes_it(rig: Rig) -> None:

@@ -17,7 +17,7 @@ from tests.traces.effects import Acked, Effect, Rejected, Send, Settle, Unknown
 from tests.traces.events import Publish, SendPolicy
 from tests.traces.recorder import Log
 
-FULL = Peer(plain=False, ref=True, ack=True, seq=True, idempotent=True, batch=True)
+FULL = Peer(plain=False, acks=True, resends=True)
 
 
 class Rig:
@@ -160,7 +160,7 @@ def test_each_publish_is_settled_once_and_counts_stay_true(script: list[tuple[st
             publishes.publish(publish(refs, policy=how, key="k" if refs % 2 else "l"))
         elif what == "connect" and not connected:
             connected = True
-            rig.connect(Peer(ref=True, ack=True, idempotent=how, rate=2))
+            rig.connect(Peer(acks=True, resends=how, rate=2))
             publishes.flush()
         elif what == "lose" and connected:
             connected = False

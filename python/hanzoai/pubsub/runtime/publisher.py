@@ -105,7 +105,7 @@ class Publisher:
             await self.update_presence(topic, one.publication.data, timeout=timeout)
             return Published(one.id)
         seconds = self._options.operation_timeout if timeout is None else driver.timeout_of(timeout)
-        if via == "rest" or (via == "auto" and peer is not None and not peer.ack):
+        if via == "rest" or (via == "auto" and peer is not None and not peer.acks):
             results = await self._over_http([one], seconds, via, batch=False)
             if results is not None:
                 return _single(results)
@@ -154,7 +154,7 @@ class Publisher:
         self, items: Sequence[Prepared], seconds: float, via: Via
     ) -> list[Published | PubSubError]:
         peer = self._driver.peer
-        if via == "rest" or (via == "auto" and peer is not None and not peer.ack):
+        if via == "rest" or (via == "auto" and peer is not None and not peer.acks):
             results = await self._over_http(items, seconds, via, batch=True)
             if results is not None:
                 return results

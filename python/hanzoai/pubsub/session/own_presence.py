@@ -131,7 +131,7 @@ class OwnPresence:
         peer = self._context.peer
         if peer is None:
             return
-        answers = peer.ref and peer.ack
+        answers = peer.acks and "ref" in peer.features
         for topic, data in list(self._later.items()):
             if answers:
                 # Keep the order between an update for all topics and one for a single topic.

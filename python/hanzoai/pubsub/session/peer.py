@@ -23,11 +23,8 @@ class Peer:
         limits: Its stated limits.
         token_left: Milliseconds until the token expires, if stated.
         plain: It implements only HIP-56, so the client sends nothing else.
-        ref: It echoes `ref`.
-        ack: It answers `publish` with its `ref`.
-        seq: It numbers the messages of a topic.
-        idempotent: It publishes an id once.
-        batch: It accepts `publish` with `messages`.
+        acks: It answers publishes; on an event stream, each is a request.
+        resends: The client can send unanswered publishes again under the same id.
         incremental: Single subscriptions can be added and removed; False for an event stream.
         rate: Allowed publishes per second; 0 if no limit is known.
         history: Messages that it retains per topic.
@@ -39,11 +36,8 @@ class Peer:
     limits: Limits = field(default_factory=Limits)
     token_left: int | None = None
     plain: bool = True
-    ref: bool = False
-    ack: bool = False
-    seq: bool = False
-    idempotent: bool = False
-    batch: bool = False
+    acks: bool = False
+    resends: bool = False
     incremental: bool = True
     rate: int = 0
     history: int = LIMITS.history_max_messages
@@ -70,18 +64,15 @@ def read_peer(frame: AuthOkFrame, at: int, *, incremental: bool) -> Peer:
     features = frozenset(() if frame.version is None else frame.features or ())
     limits = frame.limits or Limits()
     now = at if frame.server_time is None else frame.server_time
+    acks = not incremental or features >= {"ack", "ref"}
     return Peer(
         client_id=frame.client_id,
         features=features,
         limits=limits,
         token_left=None if frame.expires_at is None else frame.expires_at - now,
         plain=frame.version is None,
-        ref="ref" in features,
-        # With an event stream a publish is an HTTP request, which every server answers.
-        ack=not incremental or features >= {"ack", "ref"},
-        seq="seq" in features,
-        idempotent="idempotency" in features,
-        batch="batch" in features,
+        acks=acks,
+        resends=acks and "idempotency" in features,
         incremental=incremental,
         rate=limits.publish_rate or 0,
         history=LIMITS.history_max_messages if limits.history_max is None else limits.history_max,

@@ -104,7 +104,7 @@ class Publishes:
     def survives_drop(self) -> bool:
         """Whether publishes remain if the current connection is lost."""
         peer = self._context.peer
-        if peer is None or peer.idempotent:
+        if peer is None or peer.resends:
             return len(self) > 0
         return any(not entry.sent for entry in self._queue.values())
 
@@ -195,7 +195,7 @@ class Publishes:
     def _settle_doubted(self) -> None:
         """Sent publishes become unknown if the peer could publish them twice."""
         peer = self._context.peer
-        if peer is None or (peer.ack and peer.idempotent):
+        if peer is None or peer.resends:
             return
         for entry in [entry for entry in self._queue.values() if entry.sent]:
             self._settle(entry, Unknown())
@@ -362,7 +362,7 @@ class Publishes:
             self._budget = max(self._budget - count * 1000, least)
         entry.sent = True
         # Mark it as in flight before sending: a dialect reads its open messages.
-        if peer.ack:
+        if peer.acks:
             self._flight[entry.ref] = entry
             self._flying[0] += count
             self._flying[1] += publish.size
@@ -377,6 +377,6 @@ class Publishes:
         else:
             left = [publish.messages[n] for n in entry.open()]
             self._ports.send(PublishFrame(messages=left, ref=entry.ref))
-        if not peer.ack:
+        if not peer.acks:
             results = tuple(PublishResult(id=message.id) for message in publish.messages)
             self._ports.settle(publish.ref, Acked(results))

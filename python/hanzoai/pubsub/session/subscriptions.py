@@ -105,7 +105,7 @@ class Subscriptions:
         moved = last is not None and last.node != peer.node
         self.presence.reconnected(known=last is None or last.client_id == peer.client_id)
         for state in list(self._states.values()):
-            self._update_cursor(state, uses_seq=peer.seq, moved=moved)
+            self._update_cursor(state, uses_seq="seq" in peer.features, moved=moved)
             self._send_subscribe(state)
 
     def lost(self) -> None:

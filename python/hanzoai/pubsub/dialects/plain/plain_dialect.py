@@ -99,7 +99,7 @@ class PlainDialect:
     def _cursor(self, request: Subscribe, options: SessionOptions) -> Cursor:
         """A cursor by `seq` if the peer numbers messages, otherwise by id."""
         peer = self._session.peer
-        if peer is None or peer.seq:
+        if peer is None or "seq" in peer.features:
             return SeqCursor(request, options)
         return IdCursor(request, options, peer.history)
 
@@ -174,7 +174,7 @@ class PlainDialect:
         """
         topic = frame.topic
         peer = self._session.peer
-        if peer is None or peer.ref or frame.code in _OF_PUBLISH:
+        if peer is None or "ref" in peer.features or frame.code in _OF_PUBLISH:
             return None
         for ref, request in self._requests.items():
             if topic is not None and topic not in request.topics:
@@ -236,7 +236,7 @@ class PlainDialect:
             self._write(frame)
         elif isinstance(frame, PublishFrame):
             self._publish(frame, peer)
-        elif peer.ref:
+        elif "ref" in peer.features:
             self._write(frame)
         elif isinstance(frame, SubscribeFrame):
             self._remember(frame)
@@ -260,15 +260,15 @@ class PlainDialect:
 
     def _publish(self, frame: PublishFrame, peer: Peer) -> None:
         messages = frame.messages
-        if peer.ack and (peer.batch or messages is None):
+        if peer.acks and ("batch" in peer.features or messages is None):
             self._write(frame)
             return
         every = messages if messages is not None else [m for m in (frame.message,) if m is not None]
-        if not peer.ack:
+        if not peer.acks:
             self._blind.extend(message.topic for message in every)
-        if messages is not None and peer.batch:
+        if messages is not None and "batch" in peer.features:
             self._write(PublishFrame(messages=messages))
-        elif not peer.ack:
+        elif not peer.acks:
             for message in every:
                 self._write(PublishFrame(message=message))
         else:
