@@ -87,13 +87,11 @@ class Publishes:
     def __len__(self) -> int:
         return len(self._queue) + len(self._flight)
 
-    def has_room(self, messages: int, size: int) -> bool:
+    def has_room(self, messages: int, size: int, counter: list[int] | None = None) -> bool:
         """Whether another publish fits; an empty queue accepts a publish of any size."""
-        return self._fits(self._queued, messages, size)
-
-    def _fits(self, counter: list[int], messages: int, size: int) -> bool:
-        return not counter[0] or (
-            counter[0] + messages <= self._max_messages and counter[1] + size <= self._max_bytes
+        count, total = counter or self._queued
+        return not count or (
+            count + messages <= self._max_messages and total + size <= self._max_bytes
         )
 
     def in_flight(self, ref: str | None) -> PublishState | None:
@@ -114,33 +112,27 @@ class Publishes:
         """Queue a publish, or settle it by its policy; then send what is allowed."""
         count = len(event.messages)
         peer = self._context.peer
+        self._number += 1
+        entry = PublishState(self._number, event, f"p{event.ref}", [None] * count, self._held)
         if (
             not self._queue
             and peer is not None
             and not self.paused
             and (not peer.rate or self._budget >= count * 1000)
-            and (not self._flight or self._fits(self._flying, count, event.size))
+            and (not self._flight or self.has_room(count, event.size, self._flying))
         ):
-            self._number += 1
             self._credit.clear()
-            entry = PublishState(self._number, event, f"p{event.ref}", [None] * count, self._held)
             self._send(entry, peer)
             if peer.rate:
                 self._pace(peer)
             return
         key = event.key if event.policy == "latest" else None
-        place = None if key is None else self._supersede(key, event)
-        if event.policy == "drop_oldest":
-            self._make_room(count, event.size)
+        self._make_room(entry, key)
         if not self.has_room(count, event.size):
             messages, size = self._queued
             message = f"Messages that wait to be sent: {messages}, with {size} bytes in all."
             self._ports.settle(event.ref, Rejected("queue_full", message))
             return
-        if place is None:
-            self._number += 1
-            place = self._number
-        entry = PublishState(place, event, f"p{event.ref}", [None] * count, self._held)
         self._enqueue(entry)
         if key is not None:
             self._keys[key] = entry
@@ -155,26 +147,22 @@ class Publishes:
         self._settle(entry, Unknown() if entry.sent else late)
         self.flush()
 
-    def _supersede(self, key: str, event: Publish) -> int | None:
-        """Give up the unsent publish of the same key.
+    def _make_room(self, entry: PublishState, key: str | None) -> None:
+        """Drop what the policy drops for a publish: the unsent one of its key, or the oldest ones.
 
-        Returns:
-            Its number, which is the place in the queue for `event`. At the end of the queue, a key
-            that changes faster than the queue moves would never be sent.
+        It takes the place of the one of its key: at the end of the queue, a key that changes faster
+        than the queue moves would never be sent.
         """
-        entry = self._keys.get(key)
-        if entry is None:
-            return None
-        self._settle(entry, Rejected("superseded", f"Publish {event.ref} took its place."))
-        return entry.number
-
-    def _make_room(self, count: int, size: int) -> None:
-        while not self.has_room(count, size):
-            entry = next((entry for entry in self._queue.values() if not entry.sent), None)
-            if entry is None:
+        event = entry.publish
+        if key is not None and (same := self._keys.get(key)) is not None:
+            entry.number = same.number
+            self._settle(same, Rejected("superseded", f"Publish {event.ref} took its place."))
+        while event.policy == "drop_oldest" and not self.has_room(len(event.messages), event.size):
+            oldest = next((each for each in self._queue.values() if not each.sent), None)
+            if oldest is None:
                 return
             message = "A newer publish needed its place in the queue."
-            self._settle(entry, Rejected("dropped", message))
+            self._settle(oldest, Rejected("dropped", message))
 
     # ---------------------------------------------------------------- from the connection
 
@@ -330,16 +318,15 @@ class Publishes:
             if rate and self._budget < 1000:
                 break
             # Within the budget, the order of calls counts; lanes take turns beyond it.
-            scarce = rate and self._budget < self._queued[0] * 1000
             entry = next(iter(self._queue.values()))
             credit: dict[Lane, int] = {}
-            if scarce:
+            if rate and self._budget < self._queued[0] * 1000:
                 entry, credit = next_turn(self._queue.values(), self._credit)
             publish = entry.publish
             count = len(publish.messages)
             if rate and self._budget < min(count, burst) * 1000:
                 break
-            if not self._fits(self._flying, count, publish.size):
+            if not self.has_room(count, publish.size, self._flying):
                 break
             self._credit = credit
             self._drop(entry)
