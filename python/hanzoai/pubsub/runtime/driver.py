@@ -25,6 +25,7 @@ from hanzoai.pubsub.runtime.ownership import Owner
 from hanzoai.pubsub.runtime.reader import Reader
 from hanzoai.pubsub.runtime.waiters import Waiters
 from hanzoai.pubsub.runtime.watch import Watch
+from hanzoai.pubsub.session.ports import Unknown
 from hanzoai.pubsub.session.session import Session
 from hanzoai.pubsub.settings.checks import check_seconds
 from hanzoai.pubsub.values import StateChange, StateName
@@ -244,18 +245,21 @@ class Driver:
         for ref, (_, deadline) in list(self._unsettled.items()):
             if deadline <= now:
                 self.call(self.session.expire, ref)
+                self.settle(ref, Unknown())  # an update of presence, which goes on without its call
             else:
                 later = min(later, deadline)
         if later < math.inf:
             self._expire_at(later)
 
     def update_presence(
-        self, topic: str | None, data: Mapping[str, Any]
+        self, topic: str | None, data: Mapping[str, Any], deadline: float = math.inf
     ) -> asyncio.Future[Outcome]:
-        """Change the user's own presence; the future receives the outcome."""
+        """Change the user's own presence; the future receives the outcome until the deadline."""
         ref = self.number()
         settled: asyncio.Future[Outcome] = self.loop.create_future()
-        self._unsettled[ref] = settled, math.inf
+        self._unsettled[ref] = settled, deadline
+        if deadline < self._next_deadline:
+            self._expire_at(deadline)
         self.call(self.session.update_presence, topic, data, ref)
         return settled
 

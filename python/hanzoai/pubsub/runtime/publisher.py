@@ -279,18 +279,7 @@ class Publisher:
         driver.check_open()
         seconds = driver.timeout_of(timeout)
         driver.connect()
-        settled = driver.update_presence(topic, dict(data))
-
-        def give_up() -> None:
-            # Not `cancel`, which the task could not tell from a cancellation of its own.
-            if not settled.done():
-                settled.set_result(Unknown())
-
-        timer = self._clock.call_later(seconds, give_up)
-        try:
-            outcome = await settled
-        finally:
-            timer.cancel()
+        outcome = await driver.update_presence(topic, dict(data), self._clock.now() + seconds)
         if isinstance(outcome, Unknown):
             if driver.state != "connected":
                 raise driver.failures.not_connected(seconds, code="not_connected", topic=topic)
