@@ -1,7 +1,7 @@
 """The driver: the ports of a session in one event loop, and the calls into it.
 
-One task reads the transport and never awaits user code. A session takes one step at a time: calls
-during a step are queued. Every task is referenced until it has ended.
+One task reads the transport and never awaits user code. Every task is referenced until it has
+ended.
 """
 
 from __future__ import annotations
@@ -10,19 +10,17 @@ import asyncio
 import itertools
 import logging
 import math
-from collections import deque
-from functools import partial
-from typing import TYPE_CHECKING, Any, Final, ParamSpec
+from typing import TYPE_CHECKING, Any
 
-from hanzoai.pubsub.dialects import needs_dialect
-from hanzoai.pubsub.errors import AuthRefused, ClosedError, ProtocolError, PubSubError, from_code
+from hanzoai.pubsub.errors import AuthRefused, ClosedError, PubSubError, from_code
 from hanzoai.pubsub.generated.lifecycle import PUBLIC
-from hanzoai.pubsub.generated.wire import AuthOkFrame, Limits
+from hanzoai.pubsub.generated.wire import Limits
 from hanzoai.pubsub.runtime.backpressure import Backpressure
 from hanzoai.pubsub.runtime.deliveries import Deliveries
 from hanzoai.pubsub.runtime.failures import Failures, describe_failure, rejected
 from hanzoai.pubsub.runtime.ownership import Owner
 from hanzoai.pubsub.runtime.reader import Reader
+from hanzoai.pubsub.runtime.steps import Steps
 from hanzoai.pubsub.runtime.waiters import Waiters
 from hanzoai.pubsub.runtime.watch import Watch
 from hanzoai.pubsub.session.ports import Unknown
@@ -34,14 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from hanzoai.pubsub.clock import TimerHandle
-    from hanzoai.pubsub.dialects.plain.plain_dialect import PlainDialect
-    from hanzoai.pubsub.generated.wire import (
-        AuthFrame,
-        ClientFrame,
-        Denial,
-        PublishedFrame,
-        ServerFrame,
-    )
+    from hanzoai.pubsub.generated.wire import AuthFrame, Denial
     from hanzoai.pubsub.runtime.environment import Environment
     from hanzoai.pubsub.runtime.inbox import Inbox
     from hanzoai.pubsub.runtime.listeners import Listeners
@@ -55,7 +46,6 @@ if TYPE_CHECKING:
         Rejected,
         StateChanged,
         TimerName,
-        TransportName,
     )
     from hanzoai.pubsub.session.requests import Publish, Subscribe
     from hanzoai.pubsub.settings.options import ClientOptions
@@ -63,11 +53,6 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.values import Duration
 
 logger = logging.getLogger("hanzoai.pubsub")
-
-P = ParamSpec("P")
-
-_LOST: Final = 1006
-"""Close code of a connection that ended without one (docs/errors.md)."""
 
 
 class Driver:
@@ -104,8 +89,8 @@ class Driver:
         self.max_payload = options.max_payload
         self._opened = environment.opened
         self.listeners = listeners
-        self.busy = False
-        self.waiting: deque[Callable[[], None]] = deque()
+        steps = self._steps = Steps()
+        self.call = steps.call
         self._timers: dict[str, TimerHandle] = {}
         self._drain_ms: int | None = None
         self._fetching: asyncio.Task[None] | None = None
@@ -120,71 +105,29 @@ class Driver:
         self._deadline_timer: TimerHandle | None = None
         self._tasks = tasks
         self.spawn = tasks.spawn
-        deliveries = self.deliveries = Deliveries(echo=options.echo)
-        reader = self._reader = Reader(
-            self, deliveries, lambda name: environment.dial(name, options), tasks, clock
-        )
         self._waiters = Waiters()
         # Ports that do not use the driver's state.
-        self.send: Callable[[ClientFrame], None] = reader.send
-        self.hang_up = reader.hang_up
+        deliveries = self.deliveries = Deliveries(echo=options.echo)
         self.deliver = deliveries.deliver
         self.deliver_replay = deliveries.deliver_replay
         self.gap = deliveries.gap
         self.presence_changed = deliveries.presence_changed
         session = self.session = make_session(options.session(), self, environment.random)
-        self.messages = session.messages
-        self.published: Callable[[PublishedFrame], None] = session.published
+        reader = self._reader = Reader(
+            session,
+            steps,
+            deliveries,
+            self.failures,
+            listeners,
+            tasks,
+            clock,
+            lambda name: environment.dial(name, options),
+        )
+        self.dial = reader.dial
+        self.send = reader.send
+        self.hang_up = reader.hang_up
         self.backpressure = Backpressure(session.publishes.has_room, clock)
-        self._dialect: PlainDialect | None = None
         self._watch = Watch(clock, lambda: self.call(session.woke))
-
-    # ------------------------------------------------------------ calls into the session
-
-    def call(self, step: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
-        """Perform a step of the session, now or after the current one."""
-        if self.busy:
-            self.waiting.append(partial(step, *args, **kwargs))
-            return
-        self.busy = True
-        try:
-            step(*args, **kwargs)
-        finally:
-            self.busy = False
-        if self.waiting:
-            self.run_waiting()
-
-    def receive(self, frame: ServerFrame, at: int) -> None:
-        """See ``Receiver``."""
-        if type(frame) is AuthOkFrame:
-            self._choose_dialect(frame)
-        (self._dialect or self.session).receive(frame, at)
-
-    def _choose_dialect(self, frame: AuthOkFrame) -> None:
-        """Use the dialect that the server of this connection needs, if any."""
-        if not needs_dialect(frame):
-            self._use(None)
-        elif self._dialect is None:
-            from hanzoai.pubsub.dialects.plain.plain_dialect import PlainDialect
-
-            self._use(PlainDialect(self.session, self._reader.send))
-
-    def _use(self, dialect: PlainDialect | None) -> None:
-        self._dialect = dialect
-        if dialect is None:
-            self.send, self.published = self._reader.send, self.session.published
-        else:
-            self.send = dialect.send
-            self.published = lambda frame: dialect.receive(frame, 0)
-
-    def run_waiting(self) -> None:
-        """See ``Receiver``."""
-        while self.waiting:
-            self.busy = True
-            try:
-                self.waiting.popleft()()
-            finally:
-                self.busy = False
 
     # ------------------------------------------------------------ operations
 
@@ -216,17 +159,18 @@ class Driver:
         self._unsettled[request.ref] = settled, deadline
         if deadline < self._next_deadline:
             self._expire_at(deadline)
-        if self.busy:
-            self.waiting.append(partial(self.session.publish, request))
+        steps = self._steps
+        if steps.busy:
+            self.call(self.session.publish, request)
             return settled
         # Same as `call`, inlined because it runs for every publish.
-        self.busy = True
+        steps.busy = True
         try:
             self.session.publish(request)
         finally:
-            self.busy = False
-        if self.waiting:
-            self.run_waiting()
+            steps.busy = False
+        if steps.waiting:
+            steps.run_waiting()
         return settled
 
     def _expire_at(self, deadline: float) -> None:
@@ -327,25 +271,6 @@ class Driver:
         return max(0.0, ends - self.clock.now())
 
     # ------------------------------------------------------------ the transport
-
-    def malformed(self, reason: str) -> None:
-        """The server sent an invalid frame: report it, skip it and continue."""
-        self.listeners.report(ProtocolError(f"A frame of the server was skipped: {reason}."), None)
-
-    def opened(self, *, incremental: bool) -> None:
-        """See ``Receiver``."""
-        self.call(self.session.opened, incremental=incremental)
-
-    def dropped(self, code: int | None, reason: str, retry_after: int | None) -> None:
-        """See ``Receiver``."""
-        self.failures.dropped(reason)
-        self.call(self.session.dropped, _LOST if code is None else code, reason, retry_after)
-
-    def dial(self, transport: TransportName, /) -> None:
-        """See ``Ports``."""
-        self._use(None)
-        self.failures.dialed(transport)
-        self._reader.dial(transport)
 
     def welcomed(self, peer: Peer, /) -> None:
         """See ``Ports``."""

@@ -1,11 +1,16 @@
-"""Dials, reads and closes the transport of a client: one at a time, with one reading task."""
+"""Dials, reads and closes the transport of a client: one at a time, with one reading task.
+
+The session gets its frames in order, through the dialect that the server needs, if any.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
+from hanzoai.pubsub.dialects import needs_dialect
+from hanzoai.pubsub.errors import ProtocolError
 from hanzoai.pubsub.generated.wire import (
     AuthErrorFrame,
     AuthOkFrame,
@@ -16,17 +21,24 @@ from hanzoai.pubsub.session.events import action_of
 from hanzoai.pubsub.transports import TransportEnd
 
 if TYPE_CHECKING:
-    from collections import deque
     from collections.abc import Callable, Sequence
 
     from hanzoai.pubsub.clock import Clock
-    from hanzoai.pubsub.generated.wire import AuthFrame, ClientFrame, Message, ServerFrame
+    from hanzoai.pubsub.dialects.plain.plain_dialect import PlainDialect
+    from hanzoai.pubsub.generated.wire import AuthFrame, ClientFrame, ServerFrame
     from hanzoai.pubsub.runtime.deliveries import Deliveries
+    from hanzoai.pubsub.runtime.failures import Failures
+    from hanzoai.pubsub.runtime.listeners import Listeners
+    from hanzoai.pubsub.runtime.steps import Steps
     from hanzoai.pubsub.runtime.tasks import Tasks
     from hanzoai.pubsub.session.ports import TransportName
+    from hanzoai.pubsub.session.session import Session
     from hanzoai.pubsub.transports import Incoming, Transport
 
 logger = logging.getLogger("hanzoai.pubsub")
+
+_LOST: Final = 1006
+"""Close code of a connection that ended without one (docs/errors.md)."""
 
 _TURN: Final = 128
 """Frames after which other tasks of the loop run.
@@ -41,54 +53,30 @@ def _is_answer(frame: Incoming) -> bool:
     return isinstance(frame, AuthOkFrame)
 
 
-class Receiver(Protocol):
-    """Processes received data; implemented by the driver."""
-
-    busy: bool
-    """Whether a step of the session runs; calls in the meantime wait."""
-
-    waiting: deque[Callable[[], None]]
-    """Calls that wait for the end of the step."""
-
-    messages: Callable[[Sequence[Message]], None]
-    """Handle consecutive live messages, in a step."""
-
-    published: Callable[[PublishedFrame], None]
-    """Handle the answer to a publish, in a step."""
-
-    def receive(self, frame: ServerFrame, at: int) -> None:
-        """Handle one frame that arrived at this time, Unix ms, in a step."""
-
-    def run_waiting(self) -> None:
-        """Handle waiting calls."""
-
-    def malformed(self, reason: str) -> None:
-        """Invalid data was skipped, for this reason."""
-
-    def opened(self, *, incremental: bool) -> None:
-        """The transport is open."""
-
-    def dropped(self, code: int | None, reason: str, retry_after: int | None) -> None:
-        """The transport has closed or did not open; ``retry_after`` in milliseconds."""
-
-
 class Reader:
     """Owns the transport of the current connection; waits for full inboxes before it reads on."""
 
     def __init__(
         self,
-        receiver: Receiver,
+        session: Session,
+        steps: Steps,
         deliveries: Deliveries,
-        dial: Callable[[TransportName], Transport],
+        failures: Failures,
+        listeners: Listeners,
         tasks: Tasks,
         clock: Clock,
+        dial: Callable[[TransportName], Transport],
     ) -> None:
-        self._receiver = receiver
+        self._session = session
+        self._steps = steps
         self._deliveries = deliveries
-        self._dial = dial
+        self._failures = failures
+        self._listeners = listeners
         self._tasks = tasks
         self._clock = clock
+        self._dial = dial
         self._transport: Transport | None = None
+        self._dialect: PlainDialect | None = None
         self._task: asyncio.Task[None] | None = None
         self._turn = 0
         self._paused = False
@@ -100,19 +88,27 @@ class Reader:
             return 0
         return max(0, round((self._clock.now() - self._transport.last_heard) * 1000))
 
-    def send(self, frame: ClientFrame) -> None:
-        """Pass a frame to the transport, if there is one."""
+    def send(self, frame: ClientFrame, /) -> None:
+        """See ``Ports``."""
+        if self._dialect is not None:
+            self._dialect.send(frame)
+        elif self._transport is not None:
+            self._transport.send(frame)
+
+    def _write(self, frame: ClientFrame) -> None:
         if self._transport is not None:
             self._transport.send(frame)
 
-    def dial(self, name: TransportName) -> None:
-        """Open a transport and read it."""
+    def dial(self, name: TransportName, /) -> None:
+        """See ``Ports``."""
+        self._dialect = None
+        self._failures.dialed(name)
         transport = self._transport = self._dial(name)
-        transport.malformed = self._receiver.malformed
+        transport.malformed = self._skipped
         self._task = self._tasks.spawn(self._serve(transport), f"reader ({name})")
 
-    def hang_up(self, code: int) -> None:
-        """Close the transport, or stop opening it; it reports nothing afterwards."""
+    def hang_up(self, code: int, /) -> None:
+        """See ``Ports``."""
         transport, self._transport = self._transport, None
         if transport is None:
             return
@@ -145,50 +141,63 @@ class Reader:
 
     async def _serve(self, transport: Transport) -> None:
         # A single function from the transport to the session, because it runs for each frame.
-        receiver, deliveries = self._receiver, self._deliveries
+        session, steps, deliveries = self._session, self._steps, self._deliveries
         largest: int | None = 0
         try:
             await transport.open()
             if self._transport is transport:
-                receiver.opened(incremental=transport.incremental)
+                steps.call(session.opened, incremental=transport.incremental)
             while self._transport is transport:
                 frames = await transport.receive()
                 if transport.largest != largest:
                     largest = transport.largest
                     deliveries.expect(largest)
                 for item in frames:
-                    steps: Sequence[Incoming] = (item,)
+                    parts: Sequence[Incoming] = (item,)
                     if isinstance(item, list) and deliveries.near_limit:
                         # One by one, the reading stops at the message that fills an inbox.
-                        steps = [[message] for message in item]
-                    for frame in steps:
+                        parts = [[message] for message in item]
+                    for frame in parts:
                         if self._transport is not transport:
                             return
-                        receiver.busy = True
+                        steps.busy = True
                         try:
                             if isinstance(frame, list):
-                                receiver.messages(frame)
+                                session.messages(frame)
                                 self._turn += len(frame) - 1
                             elif type(frame) is MessageFrame:
-                                receiver.messages((frame.message,))
-                            elif type(frame) is PublishedFrame:
-                                receiver.published(frame)
+                                session.messages((frame.message,))
+                            elif type(frame) is PublishedFrame and self._dialect is None:
+                                session.published(frame)
                             else:
-                                receiver.receive(frame, self._clock.wall_ms())
+                                self._receive(frame)
                         finally:
-                            receiver.busy = False
-                        if receiver.waiting:
-                            receiver.run_waiting()
+                            steps.busy = False
+                        if steps.waiting:
+                            steps.run_waiting()
                         self._turn += 1
                         if self._turn >= _TURN or deliveries.give_way:
                             await self._let_others_run()
         except TransportEnd as end:
-            after = end.retry_after
-            wait = None if after is None else round(after * 1000)
-            self._lost(transport, end.code, end.reason, wait)
+            self._lost(transport, end)
         except Exception:
             logger.exception("closing the connection after an unexpected exception")
-            self._lost(transport, None, "an unexpected exception in the client", None)
+            self._lost(transport, TransportEnd(None, "an unexpected exception in the client"))
+
+    def _receive(self, frame: ServerFrame) -> None:
+        """Pass a frame to the session; `auth.ok` shows whether the server needs a dialect."""
+        if type(frame) is AuthOkFrame:
+            if not needs_dialect(frame):
+                self._dialect = None
+            elif self._dialect is None:
+                from hanzoai.pubsub.dialects.plain.plain_dialect import PlainDialect
+
+                self._dialect = PlainDialect(self._session, self._write)
+        (self._dialect or self._session).receive(frame, self._clock.wall_ms())
+
+    def _skipped(self, reason: str) -> None:
+        error = ProtocolError(f"A frame of the server was skipped: {reason}.")
+        self._listeners.report(error, None)
 
     async def _let_others_run(self) -> None:
         """Let the tasks that read the inboxes run; with ``block``, until they have read."""
@@ -202,11 +211,12 @@ class Reader:
         finally:
             self._paused = False
 
-    def _lost(
-        self, transport: Transport, code: int | None, reason: str, retry_after: int | None
-    ) -> None:
+    def _lost(self, transport: Transport, end: TransportEnd) -> None:
         if self._transport is not transport:
             return
         self._transport = None
         self._tasks.spawn(transport.close(), "closing transport")
-        self._receiver.dropped(code, reason, retry_after)
+        self._failures.dropped(end.reason)
+        wait = None if end.retry_after is None else round(end.retry_after * 1000)
+        code = _LOST if end.code is None else end.code
+        self._steps.call(self._session.dropped, code, end.reason, wait)
