@@ -127,6 +127,21 @@ async def test_a_subscription_whose_wait_was_cancelled_ends_when_nothing_holds_i
     await ps.close()
 
 
+async def test_a_subscription_with_own_presence_can_end_before_the_server_has_answered(
+    pubsub_memory: MemoryServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    ps = pubsub_memory.client()
+    await ps.connect()
+    pubsub_memory.lose_next("subscribed")
+    sub = ps.subscribe("a.b", presence={"status": "typing"})
+    await clock_of(pubsub_memory).settle()
+    await soon(sub.unsubscribe())
+    await clock_of(pubsub_memory).settle()
+    assert pubsub_memory.received[-1]["type"] == "unsubscribe"
+    await soon(ps.close())
+    assert not caplog.records
+
+
 async def test_a_subscription_with_a_handler_goes_on_after_a_cancelled_wait_while_it_is_held(
     pubsub_memory: MemoryServer,
 ) -> None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from hanzoai.pubsub.errors import OperationTimeout, PubSubError
+from hanzoai.pubsub.errors import OperationTimeout
 from hanzoai.pubsub.generated.defaults import LIMITS
 from hanzoai.pubsub.runtime.arguments import pattern_list, position_map, unix_ms
 from hanzoai.pubsub.runtime.handlers import Handlers
@@ -139,14 +139,9 @@ class Feed:
             )
 
     async def _set_presence(self, operations: Operations, own: dict[str, Any]) -> None:
-        while not self.inbox.joined:
-            try:
-                await self.joined()
-            except OperationTimeout:
-                continue
-            except PubSubError:
-                return
-        for topic in itertools.filterfalse(is_wildcard, self.inbox.granted):
+        inbox = self.inbox
+        await operations.driver.until(lambda: inbox.joined or inbox.finished)
+        for topic in itertools.filterfalse(is_wildcard, inbox.granted):
             operations.publisher.set_presence(topic, own)
 
     async def _run_handlers(self, operations: Operations) -> None:
