@@ -386,7 +386,7 @@ def test_messages_together_have_the_effects_of_single_ones(
 
 def next_request(session: LoggedSession) -> Request:
     """The start of the next request of subscription 1."""
-    return session.subscriptions._states[1].cursor.request()
+    return session.subscriptions.routes.all[1].cursor.request()
 
 
 def test_the_next_request_begins_at_the_positions_of_the_answer() -> None:

@@ -10,7 +10,7 @@ from hanzoai.pubsub.topics import matches
 from hanzoai.pubsub.values import PresenceChange
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from hanzoai.pubsub.generated.wire import Message, PresenceSnapshotFrame
     from hanzoai.pubsub.session.context import Context
@@ -31,12 +31,12 @@ class Presence:
 
     def message(self, message: Message, states: Sequence[SubscriptionState]) -> None:
         """Process a join, update or leave for these subscriptions."""
-        if any(state.request.presence for state in states):
+        if any(map(_wants, states)):
             self._announce(self._members.apply(message))
 
     def snapshot(self, frame: PresenceSnapshotFrame) -> None:
         """Process the list of all members of a topic."""
-        if self._has_watcher(frame.topic):
+        if self._wanted(frame.topic):
             self._announce(self._members.snapshot(frame.topic, frame.members))
 
     def lost(self) -> None:
@@ -56,42 +56,55 @@ class Presence:
 
     def show(self, state: SubscriptionState) -> None:
         """Report the known members to a later subscription."""
-        if state.request.presence:
-            for topic, members in self._members.complete():
-                if _covers(state, topic):
-                    self._ports.presence_changed(
-                        state.sub, PresenceChange(topic, members, "snapshot")
-                    )
+        for topic, members in self._members.complete():
+            if _wants(state) and _covers(state, topic):
+                self._ports.presence_changed(state.sub, PresenceChange(topic, members, "snapshot"))
 
     def hide(self, state: SubscriptionState) -> None:
         """Report an empty list to a subscription for topics that were denied temporarily."""
         for topic in self._members.occupied():
-            if _covers(state, topic) and state not in self._routes.find(topic):
+            if _wants(state) and _covers(state, topic) and not self._leads_to(state, topic):
                 self._ports.presence_changed(state.sub, PresenceChange(topic, (), "snapshot"))
-        self.keep()
+        self.keep_topics()
 
-    def keep(self) -> None:
+    def keep_topics(self) -> None:
         """Drop topics without a subscription that requested presence."""
-        self._members.keep(self._has_watcher)
+        self._members.keep(self._wanted)
 
-    def forget_unproven(self, state: SubscriptionState, named: Callable[[str], bool]) -> None:
-        """Drop members from before a reconnect that no snapshot confirms; see the member map."""
+    def answered(self, state: SubscriptionState) -> None:
+        """The server answered a subscription: drop members that no snapshot will confirm."""
+        if _wants(state):
+            watching = [other for other in self._routes.all.values() if _wants(other)]
+            changes = self._members.forget_unproven(
+                lambda topic: self._leads_to(state, topic),
+                lambda topic: any(topic in other.patterns for other in watching),
+            )
+            self._announce(changes)
 
-        def takes(topic: str) -> bool:
-            return state in self._routes.find(topic)
-
-        self._announce(self._members.forget_unproven(takes, named))
+    def watches(self, state: SubscriptionState) -> bool:
+        """Whether presence is wanted by any subscription that shares a pattern with this one."""
+        mine = set(state.patterns)
+        return any(
+            _wants(other) and not mine.isdisjoint(other.patterns)
+            for other in self._routes.all.values()
+        )
 
     # ---------------------------------------------------------------- inside
 
-    def _has_watcher(self, topic: str) -> bool:
-        return any(state.request.presence for state in self._routes.find(topic))
+    def _leads_to(self, state: SubscriptionState, topic: str) -> bool:
+        return state in self._routes.find(topic)
+
+    def _wanted(self, topic: str) -> bool:
+        return any(map(_wants, self._routes.find(topic)))
 
     def _announce(self, changes: Sequence[PresenceChange]) -> None:
         for change in changes:
-            for state in self._routes.find(change.topic):
-                if state.request.presence:
-                    self._ports.presence_changed(state.sub, change)
+            for state in filter(_wants, self._routes.find(change.topic)):
+                self._ports.presence_changed(state.sub, change)
+
+
+def _wants(state: SubscriptionState) -> bool:
+    return state.request.presence
 
 
 def _covers(state: SubscriptionState, topic: str) -> bool:

@@ -1,4 +1,4 @@
-"""Finds the subscriptions of a topic."""
+"""The subscriptions of a session, by number and by their topics."""
 
 from __future__ import annotations
 
@@ -16,15 +16,17 @@ KNOWN_TOPICS: Final = 4_096
 
 
 class Routes:
-    """Patterns to subscriptions, by topic.
+    """Subscriptions by number and by their topics.
 
     Attributes:
-        known: Cached results, cleared when a pattern is added or removed.
+        all: By number, in the order of the calls.
+        known: Cached results of `find`, cleared when a pattern is added or removed.
     """
 
-    __slots__ = ("_trie", "known")
+    __slots__ = ("_trie", "all", "known")
 
     def __init__(self) -> None:
+        self.all: dict[int, SubscriptionState] = {}
         self.known: dict[str, tuple[SubscriptionState, ...]] = {}
         self._trie: TopicTrie[SubscriptionState] = TopicTrie()
 

@@ -53,7 +53,6 @@ class Subscriptions:
         self._ports = context.ports
         self._timers = context.timers
         self._deliver = context.ports.deliver
-        self._states: dict[int, SubscriptionState] = {}
         self.routes: Final = Routes()
         self.requests: Final[dict[str, SubscriptionState]] = {}
         self.cursors: Cursors = SeqCursor
@@ -67,14 +66,14 @@ class Subscriptions:
     @property
     def empty(self) -> bool:
         """Whether there is no subscription."""
-        return not self._states
+        return not self.routes.all
 
     # ---------------------------------------------------------------- from the user
 
     def subscribe(self, request: Subscribe) -> None:
         """Add a subscription; request it if there is a connection."""
         state = SubscriptionState(request, self.cursors(request, self._context.options))
-        self._states[request.sub] = state
+        self.routes.all[request.sub] = state
         self.routes.add(state)
         self.presence.show(state)
         if self._context.peer is not None:
@@ -82,17 +81,17 @@ class Subscriptions:
 
     def unsubscribe(self, sub: int) -> None:
         """End a subscription; unsubscribe from patterns that no other subscription has."""
-        state = self._states.get(sub)
+        state = self.routes.all.get(sub)
         if state is None:
             return
         self._remove(state)
         peer = self._context.peer
         if peer is None or state.phase == PENDING:
             return
-        if not peer.incremental and self._states:
+        if not peer.incremental and self.routes.all:
             self._schedule_rejoin(0)
             return
-        others = {pattern for other in self._states.values() for pattern in other.patterns}
+        others = {pattern for other in self.routes.all.values() for pattern in other.patterns}
         freed = [pattern for pattern in state.patterns if pattern not in others]
         if freed:
             self._ports.send(UnsubscribeFrame(topics=freed, ref=self._next_ref("u")))
@@ -104,7 +103,7 @@ class Subscriptions:
         last, self._last = self._last, peer
         moved = last is not None and last.node != peer.node
         self.presence.reconnected(known=last is None or last.client_id == peer.client_id)
-        for state in list(self._states.values()):
+        for state in list(self.routes.all.values()):
             self._update_cursor(state, uses_seq="seq" in peer.features, moved=moved)
             self._send_subscribe(state)
 
@@ -112,7 +111,7 @@ class Subscriptions:
         """The connection is lost."""
         self.requests.clear()
         self.presence.lost()
-        for state in self._states.values():
+        for state in self.routes.all.values():
             state.forget()
 
     def rejoin(self) -> None:
@@ -122,7 +121,7 @@ class Subscriptions:
             return
         if not peer.incremental:
             self.presence.lost()
-        for state in list(self._states.values()):
+        for state in list(self.routes.all.values()):
             if not peer.incremental or state.phase == PENDING or state.retry_pending:
                 self.requests.pop(state.ref, None)
                 state.recovering |= state.phase == LIVE and not state.retry_pending
@@ -242,7 +241,7 @@ class Subscriptions:
                 since=since,
                 after=after or None,
                 history=limit,
-                presence=self._watched(state),
+                presence=self.presence.watches(state),
                 ref=ref,
             )
         )
@@ -293,8 +292,8 @@ class Subscriptions:
         state.drop_held()
         peer = self._context.peer
         again = not recovering or (peer is not None and not peer.incremental)
-        if state.request.presence and again:
-            self.presence.forget_unproven(state, self._named)
+        if again:
+            self.presence.answered(state)
         if rest or not whole:
             self._recover(state, rest)
         else:
@@ -346,8 +345,7 @@ class Subscriptions:
             # Messages of the others that arrive by other subscriptions will be replayed.
             state.unrouted = True
             self.routes.remove(state, later)
-            if state.request.presence:
-                self.presence.hide(state)
+            self.presence.hide(state)
             state.held = [
                 m for m in state.held if m.seq is None or state in self.routes.find(m.topic)
             ]
@@ -388,23 +386,9 @@ class Subscriptions:
     # ---------------------------------------------------------------- the set
 
     def _remove(self, state: SubscriptionState) -> None:
-        self._states.pop(state.sub, None)
+        self.routes.all.pop(state.sub, None)
         self.routes.remove(state, state.patterns)
         self.requests.pop(state.ref, None)
         state.ref = ""
         if state.request.presence:
-            self.presence.keep()
-
-    def _named(self, topic: str) -> bool:
-        """Whether a subscription with presence names the topic."""
-        return any(
-            state.request.presence and topic in state.patterns for state in self._states.values()
-        )
-
-    def _watched(self, state: SubscriptionState) -> bool:
-        """Whether presence is wanted by any subscription that shares a pattern with this one."""
-        mine = set(state.patterns)
-        return any(
-            other.request.presence and not mine.isdisjoint(other.patterns)
-            for other in self._states.values()
-        )
+            self.presence.keep_topics()
