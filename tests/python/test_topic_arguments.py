@@ -19,6 +19,7 @@ from hanzoai.pubsub import InvalidOption, InvalidTopic, PubSubClient
         ("a", {"after": ["a"]}, InvalidOption, "after"),
         ("a", {"after": {"a": -1}}, InvalidOption, "after[a]"),
         ("a", {"after": {"a.*": 1}}, InvalidTopic, None),
+        ("a", {"at": 5}, InvalidOption, "at"),
         ("a", {"wait": 30.1}, InvalidOption, "wait"),
         ("a", {"wait": -1}, InvalidOption, "wait"),
         ("a", {"wait": "5s"}, InvalidOption, "wait"),

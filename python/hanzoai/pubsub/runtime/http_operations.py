@@ -187,7 +187,7 @@ class HttpApi:
         known = None if after is None else position_map(after)
         wait_ms = round(check_seconds("wait", wait, 0.0, _WAIT_MAX) * 1000)
         seconds = self._driver.timeout_of(timeout)
-        moment = None if at is None else unix_ms(at, self._clock.wall_ms())
+        moment = None if at is None else unix_ms(at, self._clock.wall_ms(), "at")
         return await self.rest.positions(
             names, after=known, at=moment, wait_ms=wait_ms, timeout=seconds
         )
