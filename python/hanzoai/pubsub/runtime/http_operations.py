@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import sys
 from typing import TYPE_CHECKING, Final
 
@@ -61,8 +62,8 @@ class HttpApi:
         self._page = driver.options.history_page
         self._made: Rest | None = None
         self._closed = False
-        self._found: bool | None = None
-        self._ask_again_at = 0.0
+        self._found = False
+        self._ask_again_at = -math.inf
         self._order = asyncio.Lock()
 
     @property
@@ -89,11 +90,6 @@ class HttpApi:
         self._made.features = None if driver.peer is None else driver.peer.features
         return self._made
 
-    @property
-    def missing(self) -> bool:
-        """Whether there was no HTTP API at its address recently."""
-        return self._found is False and self._clock.now() < self._ask_again_at
-
     async def close(self, timeout: float) -> None:
         """Cancel running calls; publishes get this many seconds to finish."""
         self._closed = True
@@ -105,6 +101,8 @@ class HttpApi:
     ) -> list[Published | PubSubError] | None:
         """Publish in one request, after the publishes that were called before.
 
+        A plain HIP-56 peer does not acknowledge publishes on a socket, but answers a request.
+
         Args:
             items: The messages.
             seconds: Timeout of the wait for earlier publishes, and again of the request.
@@ -114,6 +112,7 @@ class HttpApi:
         Returns:
             One result per message; None if there is no HTTP API and nothing was published.
         """
+        self._driver.check_open()
         publications = [item.publication for item in items]
         try:
             async with asyncio.timeout(seconds):
@@ -123,6 +122,7 @@ class HttpApi:
         try:
             if not certain and not await self._is_there(publications[0].topic, seconds):
                 return None
+            self._driver.deliveries.remember_own(item.id for item in items)
             if batch:
                 results = await self.rest.publish_many(publications, timeout=seconds)
             else:
@@ -135,8 +135,8 @@ class HttpApi:
 
     async def _is_there(self, topic: str, seconds: float) -> bool:
         """Check once, with a read-only request that every HIP-56 server supports."""
-        if self._found or self.missing:
-            return self._found is True
+        if self._found or self._clock.now() < self._ask_again_at:
+            return self._found
         call = rest_calls.history(topic, limit=1)
         try:
             await self.rest.perform(call, timeout=seconds, attempts=1)

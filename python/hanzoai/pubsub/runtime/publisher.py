@@ -106,7 +106,8 @@ class Publisher:
             return Published(one.id)
         seconds = self._options.operation_timeout if timeout is None else driver.timeout_of(timeout)
         if via == "rest" or (via == "auto" and peer is not None and not peer.acks):
-            results = await self._over_http([one], seconds, via, batch=False)
+            certain = via == "rest"
+            results = await self._http.publish([one], seconds, batch=False, certain=certain)
             if results is not None:
                 return _single(results)
         deadline = self._clock.now() + seconds
@@ -155,7 +156,8 @@ class Publisher:
     ) -> list[Published | PubSubError]:
         peer = self._driver.peer
         if via == "rest" or (via == "auto" and peer is not None and not peer.acks):
-            results = await self._over_http(items, seconds, via, batch=True)
+            certain = via == "rest"
+            results = await self._http.publish(items, seconds, batch=True, certain=certain)
             if results is not None:
                 return results
         deadline = self._clock.now() + seconds
@@ -168,19 +170,6 @@ class Publisher:
             self._driver.call(self._driver.session.expire, ref)
             raise
         return self._results(outcome, items, seconds, deadline)
-
-    async def _over_http(
-        self, items: Sequence[Prepared], seconds: float, via: Via, *, batch: bool
-    ) -> list[Published | PubSubError] | None:
-        """Publish in an HTTP request; None if there is no HTTP API.
-
-        A plain HIP-56 peer does not acknowledge publishes on a socket, but answers a request.
-        """
-        self._driver.check_open()
-        if via != "rest" and self._http.missing:
-            return None
-        self._driver.deliveries.remember_own(item.id for item in items)
-        return await self._http.publish(items, seconds, batch=batch, certain=via == "rest")
 
     def _begin(
         self,
@@ -215,9 +204,8 @@ class Publisher:
     async def _wait_for_room(self, items: Sequence[Prepared], seconds: float) -> None:
         """Wait until the queue has room (policy ``block``)."""
         self._driver.check_open()
+        self._driver.connect()
         size = sum(item.size for item in items)
-        if self._driver.state == "initialized":
-            self._driver.connect()
         if not await self._backpressure.enter(len(items), size, seconds):
             raise OperationTimeout(
                 f"The queue of publishes had no space within {seconds:g} s. "
@@ -226,7 +214,6 @@ class Publisher:
                 id=items[0].id,
                 outcome_unknown=False,
             )
-        self._driver.check_open()
 
     def _results(
         self, outcome: Outcome, items: Sequence[Prepared], seconds: float, deadline: float
