@@ -28,27 +28,25 @@ class StateStream:
     """An async iterator over state changes.
 
     Args:
-        ended: Called when it ends, as with the client.
         read: The iterators that a task waits for. Without it, such a task and its iterator, which
             refer only to each other, could be collected.
     """
 
-    def __init__(self, ended: Callable[[StateStream], None], read: set[StateStream]) -> None:
+    def __init__(self, read: set[StateStream]) -> None:
         self._changes: deque[StateChange] = deque(maxlen=_RECENT)
         self._waiters = Waiters()
         self._finished = False
-        self._ended = ended
         self._read = read
 
     def put(self, change: StateChange) -> None:
-        """Add a change; drop the oldest if there are too many."""
-        self._changes.append(change)
-        self._waiters.notify()
+        """Add a change, unless it has ended; drop the oldest if there are too many."""
+        if not self._finished:
+            self._changes.append(change)
+            self._waiters.notify()
 
     def finish(self) -> None:
         """End after the waiting changes."""
         self._finished = True
-        self._ended(self)
         self._waiters.notify()
 
     def __aiter__(self) -> Self:
@@ -123,7 +121,7 @@ class Listeners:
 
     def open(self) -> StateStream:
         """State changes from now on."""
-        stream = StateStream(self._streams.discard, self._read)
+        stream = StateStream(self._read)
         self._streams.add(stream)
         return stream
 
@@ -153,5 +151,5 @@ class Listeners:
 
     def finish(self) -> None:
         """End the iterations over state changes."""
-        for stream in list(self._streams):
+        for stream in self._streams:
             stream.finish()
