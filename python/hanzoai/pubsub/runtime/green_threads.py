@@ -67,12 +67,9 @@ class GreenEventLoop(asyncio.SelectorEventLoop):
     """
 
     def __init__(self, waiting: selectors.BaseSelector) -> None:
-        self._green = GreenSelector(waiting)
-        super().__init__(cast("selectors.BaseSelector", self._green))
-
-    def others_run(self) -> contextlib.AbstractContextManager[None]:
-        """See `GreenSelector.others_run`."""
-        return self._green.others_run()
+        green = GreenSelector(waiting)
+        self.others_run = green.others_run
+        super().__init__(cast("selectors.BaseSelector", green))
 
     def run_in_executor(
         self, executor: Executor | None, func: Callable[[Unpack[Ts]], T], *args: *Ts

@@ -138,7 +138,7 @@ class Inbox:
         self._entries.extend(messages)
         self._measure()
         self._allowed = max(self._allowed, len(self._entries))
-        self.full = len(self._entries) >= self._most or self._bytes >= self._most_bytes
+        self.full = not self._has_room()
         self._waiters.notify()
 
     def put_other(self, entry: Gap | PresenceChange) -> None:

@@ -42,7 +42,7 @@ class Portal:
 
     def __init__(self) -> None:
         self._pid = os.getpid()
-        self._handlers: HandlerThreads | None = None
+        self._handlers = HandlerThreads()
         self._inside = threading.local()
         self._stopped = False
         self._calls: set[asyncio.Task[Any]] = set()
@@ -159,8 +159,6 @@ class Portal:
         """
         loop = self._loop
         released: asyncio.Future[None] = loop.create_future()
-        if self._handlers is None:
-            self._handlers = HandlerThreads()
 
         def release() -> None:
             if not released.done():
@@ -206,15 +204,14 @@ class Portal:
         if self._stopped or self.is_foreign:
             return
         self._stopped = True
-        loop, handlers = self._loop, self._handlers
+        loop = self._loop
 
         def begin() -> None:
             loop.create_task(make()).add_done_callback(lambda _: loop.stop())
 
         with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(begin)
-        if handlers is not None:
-            handlers.stop()
+        self._handlers.stop()
 
     def __del__(self) -> None:
         # Runs in any thread, also in that of the loop.
