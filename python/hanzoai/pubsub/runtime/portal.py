@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
-import os
 import sys
 import threading
 from concurrent.futures import Future
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from hanzoai.pubsub.errors import ClosedError, UsageError
 from hanzoai.pubsub.runtime.green_threads import new_event_loop
 from hanzoai.pubsub.runtime.handler_threads import HandlerThreads
-from hanzoai.pubsub.runtime.ownership import ForkedError
+from hanzoai.pubsub.runtime.ownership import ForkedError, Owner
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -41,7 +40,6 @@ class Portal:
     """
 
     def __init__(self) -> None:
-        self._pid = os.getpid()
         self._handlers = HandlerThreads()
         self._inside = threading.local()
         self._stopped = False
@@ -60,6 +58,7 @@ class Portal:
                 "ending. Several threads may share one client.",
             ) from error
         self._loop = ready.result()
+        self._owner = Owner(self._loop)
 
     def call(self, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Run a coroutine in the loop, and wait for its result.
@@ -135,7 +134,7 @@ class Portal:
     @property
     def is_foreign(self) -> bool:
         """Whether this process was forked from the one whose thread runs the loop."""
-        return os.getpid() != self._pid
+        return self._owner.is_foreign
 
     def check(self) -> None:
         """Reject a thread or process that would wait for itself or forever.
@@ -215,7 +214,7 @@ class Portal:
 
     def __del__(self) -> None:
         # Runs in any thread, also in that of the loop.
-        if hasattr(self, "_loop"):
+        if hasattr(self, "_owner"):
             self.stop_after(_nothing)
 
 
