@@ -145,6 +145,20 @@ async def test_a_peer_that_ignores_the_position_is_not_asked_forever(
     assert await read(api, after=4) == [9, 10]
 
 
+@pytest.mark.parametrize("more", [False, True])
+async def test_where_everything_older_expires_meanwhile_the_newer_page_is_given(
+    api: HttpApi, peer: Peer, more: bool
+) -> None:
+    whole = log(1, 6)
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        older = "before" in request.url.params
+        return ok({"messages": [], "has_more": more}) if older else whole(request)
+
+    peer.answer = answer
+    assert await read(api) == [4, 5, 6]
+
+
 async def test_where_the_oldest_is_trimmed_meanwhile_what_there_is_is_given(
     api: HttpApi, peer: Peer
 ) -> None:

@@ -168,7 +168,7 @@ export class HttpApi {
       const { messages, has_more } = page;
       const end = messages.at(-1)?.id;
       // An empty page moves nothing, and a peer that ignores the position sends a page again.
-      if (end === last) break;
+      if (!end || end === last) break;
       last = end;
       left -= messages.length;
       if (after === undefined) {

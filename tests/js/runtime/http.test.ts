@@ -248,6 +248,18 @@ test('the history of a peer that ignores the position ends', async () => {
   http.close();
 });
 
+test('the history ends where everything older expires meanwhile', async () => {
+  const { http, ps } = await peculiar((number, response) => {
+    const newest = { id: 'm9', topic: 'a', type: 't', data: 9, timestamp: 9 };
+    const messages = number % 2 ? [newest] : [];
+    response.end(JSON.stringify({ messages, has_more: number < 50 }));
+  });
+  const got: unknown[] = [];
+  for await (const { data } of ps.history('a')) got.push(data);
+  assert.deepEqual(got, [9]);
+  http.close();
+});
+
 test('a publish over HTTP waits for earlier ones no longer than its timeout and signal', async () => {
   const first = deferred<ServerResponse>();
   const bodies: ServerResponse[] = [];

@@ -243,11 +243,10 @@ class HttpApi:
                     raise
                 break
             messages = page.messages
-            end = messages[-1].id if messages else None
             # An empty page moves nothing, and a peer that ignores the position sends a page again.
-            if end == last:
+            if not messages or messages[-1].id == last:
                 break
-            last = end
+            last = messages[-1].id
             left -= len(messages)
             if after is None:
                 pages.append(messages)
