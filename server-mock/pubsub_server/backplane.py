@@ -209,13 +209,13 @@ class Backplane(Protocol):
         ...
 
     def start(
-        self, deliver: Callable[[Entry], None], lack: Callable[[str], None] | None = None
+        self, deliver: Callable[[Entry], None], on_gap: Callable[[str], None] | None = None
     ) -> None:
         """Start delivery; a second call replaces the callbacks.
 
         Args:
             deliver: Called with each message.
-            lack: Called with a topic before the first message after a gap that no log fills. None
+            on_gap: Called with a topic before the first message after a gap that no log fills. None
                 keeps the callback of the previous call.
         """
         ...

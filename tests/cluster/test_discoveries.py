@@ -139,15 +139,15 @@ async def test_a_topic_that_a_node_discovers_whole_lacks_nothing() -> None:
         assert node.seen == [START, START + 1]
 
 
-@pytest.mark.parametrize("stood", [0, 7, START + 3], ids=["fresh", "another log", "behind"])
+@pytest.mark.parametrize("live_after", [0, 7, START + 3], ids=["fresh", "another log", "behind"])
 async def test_a_hole_that_the_log_cannot_fill_is_reported_before_the_next_message(
-    stood: int,
+    live_after: int,
 ) -> None:
     async with room() as node:
         node.tracks.join(TOPIC)
         track = node.tracks.get(TOPIC)
         assert track is not None
-        track.last, track.held = stood, []
+        track.last, track.held = live_after, []
         node.shelf.put(START + 140, START + 141)
         node.deliveries.heal(track)
         await node.tasks.wait(5)
@@ -215,7 +215,7 @@ async def test_a_hole_in_what_waits_while_a_topic_is_opened_is_filled_from_the_l
         node.shelf.put(START, START + 3)
         node.deliveries.release(track, START + 2)
         await node.tasks.wait(5)
-        assert node.tracks.stood(journal, TOPIC) == START
+        assert node.tracks.live_after(journal, TOPIC) == START
         assert node.seen == [START + 1, START + 2, START + 3]
 
 
@@ -225,7 +225,7 @@ async def test_a_replay_takes_from_the_log_what_a_node_does_not_deliver_of_it() 
         track, journal = node.tracks.get(TOPIC), node.tracks.begin()
         assert track is not None
         node.tracks.release(track, START + 2)
-        assert node.tracks.stood(journal, TOPIC) == START + 2
+        assert node.tracks.live_after(journal, TOPIC) == START + 2
         assert node.tracks.unread(journal, {TOPIC: START + 1}) == {TOPIC}
         assert node.tracks.unread(journal, {TOPIC: START + 2, "demo.y": 0}) == set()
 
@@ -238,7 +238,7 @@ async def test_a_replay_takes_from_the_log_what_is_skipped_before_a_held_message
         node.deliveries.release(track, START + 2)
         assert node.seen == [START + 3]
         assert node.tracks.unread(journal, {TOPIC: START + 1}) == {TOPIC}
-        assert node.tracks.stood(journal, TOPIC) == START + 2
+        assert node.tracks.live_after(journal, TOPIC) == START + 2
 
 
 @pytest.mark.parametrize("since", [START, START + 2, START + 4])

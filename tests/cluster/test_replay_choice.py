@@ -11,10 +11,10 @@ START = 9_000_000
 """The start of the newest numbering."""
 
 
-def chosen(wanted: Wanted, stood: int | None, *retained: int) -> Chosen:
+def chosen(wanted: Wanted, live_after: int | None, *retained: int) -> Chosen:
     entries = [Entry("demo.x", f"m{seq}", 1, seq, NOW + 1, b"{}") for seq in retained]
     log = Log(START, START + 1, NOW, 0, len(entries), entries)
-    return choose("demo.x", log, wanted, NOW, stood)
+    return choose("demo.x", log, wanted, NOW, live_after)
 
 
 def reported(choice: Chosen) -> tuple[list[int | None], int | None, bool, bool]:
@@ -23,9 +23,9 @@ def reported(choice: Chosen) -> tuple[list[int | None], int | None, bool, bool]:
 
 
 def behind(
-    after: int, stood: int, *retained: int
+    after: int, live_after: int, *retained: int
 ) -> tuple[list[int | None], int | None, bool, bool]:
-    return reported(chosen(Wanted(None, {"demo.x": after}, None), stood, *retained))
+    return reported(chosen(Wanted(None, {"demo.x": after}, None), live_after, *retained))
 
 
 def test_what_lacks_behind_a_position_of_a_former_numbering_has_no_known_size() -> None:

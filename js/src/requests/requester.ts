@@ -169,7 +169,7 @@ class Requester {
   private async _read(topic: string, inbox: Inbox): Promise<void> {
     let failure: unknown;
     try {
-      for await (const message of await inbox.subscription) this._hear(inbox, message);
+      for await (const message of await inbox.subscription) this._receive(inbox, message);
       failure = new ClosedError(undefined, { topic });
     } catch (error) {
       failure = error;
@@ -178,7 +178,7 @@ class Requester {
     for (const { reject } of inbox.waiting.values()) reject(failure);
   }
 
-  private _hear(inbox: Inbox, message: Message): void {
+  private _receive(inbox: Inbox, message: Message): void {
     const id = requestOf(message) ?? '';
     const waiting = inbox.waiting.get(id);
     const late = this._late.get(id);

@@ -146,9 +146,9 @@ export class Inbox extends Stream {
     if (!entry) return undefined;
     if ('id' in entry) {
       this._handled += 1;
-      this.stand(entry.topic, entry.seq);
+      this._setPosition(entry.topic, entry.seq);
     } else if (entry.kind === 'gap') {
-      this.stand(entry.gap.topic, entry.gap.to);
+      this._setPosition(entry.gap.topic, entry.gap.to);
     }
     this.filter?.taken();
     return entry;
@@ -241,7 +241,7 @@ export class Inbox extends Stream {
   }
 
   /** Record the position of a message that was taken or left out. */
-  stand(topic: string, seq: number | undefined): void {
+  _setPosition(topic: string, seq: number | undefined): void {
     const { positions } = this;
     if (seq === undefined) return;
     positions.set(topic, seq);

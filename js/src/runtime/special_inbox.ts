@@ -63,7 +63,7 @@ class TypeFilter implements Filter {
     const { _skipped, _inbox } = this;
     if (!_skipped.size || !_inbox.empty) return;
     for (const [topic, seq] of _skipped) {
-      if (seq > (_inbox.positions.get(topic) ?? -1)) _inbox.stand(topic, seq);
+      if (seq > (_inbox.positions.get(topic) ?? -1)) _inbox._setPosition(topic, seq);
     }
     _skipped.clear();
   }

@@ -125,7 +125,7 @@ export class StreamSubscriptions {
     if (frame.type === 'message') this._note(frame.message);
     if (frame.type !== 'subscribed') return [frame];
     for (const message of frame.history ?? []) this._note(message);
-    for (const [topic, seq] of Object.entries(frame.positions ?? {})) this._stand(topic, seq);
+    for (const [topic, seq] of Object.entries(frame.positions ?? {})) this._setPosition(topic, seq);
     if (this.plain && frame.ref === undefined) {
       return generation === this.generation ? this._share(frame) : [];
     }
@@ -182,10 +182,10 @@ export class StreamSubscriptions {
 
   private _note({ topic, seq, timestamp }: Envelope): void {
     this._newest = Math.max(this._newest, timestamp);
-    if (seq !== undefined) this._stand(topic, seq);
+    if (seq !== undefined) this._setPosition(topic, seq);
   }
 
-  private _stand(topic: string, seq: number): void {
+  private _setPosition(topic: string, seq: number): void {
     if (seq <= (this._seqs.get(topic) ?? -1)) return;
     this._seqs.set(topic, seq);
     const [oldest = ''] = this._seqs.keys();

@@ -354,10 +354,10 @@ class MemoryStore:
                 truncated.append(topic)
             if anew:
                 reset.append(topic)
-        entries, lacking = bounded(logs, truncated)
+        entries, truncated_topics = bounded(logs, truncated)
         positions = {topic: log.last for topic, log in found.items()}
         positions |= {topic: start - 1 for topic, start in starts.items()}
-        return Replay(entries, positions, lacking, reset, self._born)
+        return Replay(entries, positions, truncated_topics, reset, self._born)
 
     def survey(self, patterns: Sequence[str], allowed: Callable[[str], bool]) -> Survey | None:
         """See `backplane.Backplane`."""

@@ -97,7 +97,7 @@ class MemoryBackplane:
         return None
 
     def start(
-        self, deliver: Callable[[Entry], None], lack: Callable[[str], None] | None = None
+        self, deliver: Callable[[Entry], None], on_gap: Callable[[str], None] | None = None
     ) -> None:
         """See `backplane.Backplane`."""
         self._deliver = deliver

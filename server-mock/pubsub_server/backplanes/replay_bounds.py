@@ -29,9 +29,9 @@ def bounded(
     entries = [entry for log in logs for entry in log]
     if len(logs) > 1:
         entries.sort(key=lambda entry: entry.timestamp)
-    lacking = dict.fromkeys(truncated)
-    lacking.update(dict.fromkeys(entry.topic for entry in entries[:-REPLAY_MESSAGES]))
-    return entries[-REPLAY_MESSAGES:], list(lacking)
+    truncated_topics = dict.fromkeys(truncated)
+    truncated_topics.update(dict.fromkeys(entry.topic for entry in entries[:-REPLAY_MESSAGES]))
+    return entries[-REPLAY_MESSAGES:], list(truncated_topics)
 
 
 def first_of(entries: Sequence[Entry], limit: int) -> Sequence[Entry]:

@@ -134,7 +134,7 @@ class Requester:
                 self._remember(id, ttl)
                 if reply.done() and not reply.cancelled() and reply.exception() is None:
                     # It arrived as the call was cancelled.
-                    self._hear(inbox, reply.result())
+                    self._receive(inbox, reply.result())
             _leave(asking)
             _leave(reply)
 
@@ -165,7 +165,7 @@ class Requester:
         error: BaseException = ClosedError(topic=topic)
         try:
             async for message in inbox.subscription:
-                self._hear(inbox, message)
+                self._receive(inbox, message)
         except Exception as failure:
             error = failure
         finally:
@@ -176,7 +176,7 @@ class Requester:
                 if not reply.done():
                     reply.set_exception(error)
 
-    def _hear(self, inbox: _Inbox, message: Message) -> None:
+    def _receive(self, inbox: _Inbox, message: Message) -> None:
         id = request_of(message)
         if id is None:
             return

@@ -198,7 +198,7 @@ class Inbox:
                 if topic in positions:
                     positions[topic] = seq
                 else:
-                    self._stand(topic, seq)
+                    self._set_position(topic, seq)
         else:
             self._others -= 1
             self._passed(entry)
@@ -320,15 +320,15 @@ class Inbox:
 
     def _passed(self, entry: Event) -> None:
         if isinstance(entry, Gap) and entry.to is not None:
-            self._stand(entry.topic, entry.to)
+            self._set_position(entry.topic, entry.to)
 
     def _pass_skipped(self) -> None:
         for topic, seq in self._skipped.items():
             if seq > self.positions.get(topic, -1):
-                self._stand(topic, seq)
+                self._set_position(topic, seq)
         self._skipped.clear()
 
-    def _stand(self, topic: str, seq: int) -> None:
+    def _set_position(self, topic: str, seq: int) -> None:
         positions = self.positions
         if topic not in positions and len(positions) >= _POSITIONS:
             del positions[next(iter(positions))]

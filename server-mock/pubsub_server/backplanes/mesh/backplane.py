@@ -49,7 +49,7 @@ class MeshBackplane:
         self._store = memory.store
         self._wall = wall
         self._deliver: Callable[[Entry], None] | None = None
-        self._lack: Callable[[str], None] | None = None
+        self._on_gap: Callable[[str], None] | None = None
         self._mesh: Mesh | None = None
 
     @property
@@ -68,11 +68,11 @@ class MeshBackplane:
         return self.mesh.terms.node
 
     def start(
-        self, deliver: Callable[[Entry], None], lack: Callable[[str], None] | None = None
+        self, deliver: Callable[[Entry], None], on_gap: Callable[[str], None] | None = None
     ) -> None:
         """See `backplane.Backplane`."""
         self._deliver = deliver
-        self._lack = lack or self._lack
+        self._on_gap = on_gap or self._on_gap
         self._memory.start(deliver)
 
     @property
@@ -220,9 +220,9 @@ class MeshBackplane:
         patterns = [name for name in self.mesh.wanted if is_wildcard(name)]
         found = self._store.named(patterns) if patterns else []
         self._store.break_off(dict.fromkeys((*topics, *found)), self._wall())
-        if self._lack is not None:
+        if self._on_gap is not None:
             for topic in found:
-                self._lack(topic)
+                self._on_gap(topic)
 
     # ------------------------------------------------------------ inside
 

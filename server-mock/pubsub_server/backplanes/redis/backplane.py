@@ -161,10 +161,10 @@ class RedisBackplane:
         return None
 
     def start(
-        self, deliver: Callable[[Entry], None], lack: Callable[[str], None] | None = None
+        self, deliver: Callable[[Entry], None], on_gap: Callable[[str], None] | None = None
     ) -> None:
         """See `backplane.Backplane`."""
-        self._deliveries.start(deliver, lack)
+        self._deliveries.start(deliver, on_gap)
         self._feed.start()
         self._lease.start(self.roster, self.connections)
 
@@ -321,15 +321,15 @@ class RedisBackplane:
         for topic, log in read.logs.items():
             self._opened(topic, None if log is None else log.last, read.now)
             # If a position was requested, messages in transit replace those that the log has lost.
-            stood = self._tracks.stood(journal, topic) if topic in wanted.after else None
+            live_after = self._tracks.live_after(journal, topic) if topic in wanted.after else None
             chosen = (
-                choose_without_log(topic, wanted, stood)
+                choose_without_log(topic, wanted, live_after)
                 if log is None
-                else choose(topic, log, wanted, read.now, stood)
+                else choose(topic, log, wanted, read.now, live_after)
             )
             if chosen is not None:
                 found.append(chosen)
-            elif topic in wanted.after and (stood is None or stood < wanted.after[topic]):
+            elif topic in wanted.after and (live_after is None or live_after < wanted.after[topic]):
                 # The log is lost. Its messages may still be on their way to this node, wait for a
                 # search in the log, or have arrived during the replay.
                 ahead[topic] = wanted.after[topic]
@@ -379,7 +379,7 @@ class RedisBackplane:
             topic
             for topic, mark in after.items()
             if topic not in known
-            and (tracks.unproven(topic) or tracks.stood(journal, topic) not in (None, mark))
+            and (tracks.unproven(topic) or tracks.live_after(journal, topic) not in (None, mark))
             and trie.match(topic)
             and allowed(topic)
         ]

@@ -68,7 +68,7 @@ class Deliveries:
         self._members = members
         self._sure = sure
         self._deliver: Callable[[Entry], None] = lambda entry: None
-        self._lack: Callable[[str], None] = lambda topic: None
+        self._on_gap: Callable[[str], None] = lambda topic: None
         # Topics whose first messages wait until the log has been read for earlier ones.
         self._unproven: dict[str, Track] = {}
         # Failures since the last log line, and when to log the next one.
@@ -77,11 +77,11 @@ class Deliveries:
         self.healed = 0
 
     def start(
-        self, deliver: Callable[[Entry], None], lack: Callable[[str], None] | None = None
+        self, deliver: Callable[[Entry], None], on_gap: Callable[[str], None] | None = None
     ) -> None:
         """See `backplane.Backplane`."""
         self._deliver = deliver
-        self._lack = lack or self._lack
+        self._on_gap = on_gap or self._on_gap
 
     @property
     def unproven(self) -> list[str]:
@@ -149,7 +149,7 @@ class Deliveries:
         if self._tracks.get(topic) is not track:
             return
         if lacks:
-            self._lack(topic)
+            self._on_gap(topic)
         self.release(track, None if log is None else log.last, () if log is None else log.entries)
 
     def doubt(self, topic: str) -> Track:
@@ -193,7 +193,7 @@ class Deliveries:
                 first = max(track.last, log.start - 1) + 1
                 known = {entry.seq or 0 for entry in (*found, *(track.held or []))}
                 if sum(first <= seq <= log.last for seq in known) <= log.last - first:
-                    self._lack(track.topic)
+                    self._on_gap(track.topic)
             ready, _ = self._tracks.release(track, None if log is None else log.last, found)
             self._deliver_all(ready)
 

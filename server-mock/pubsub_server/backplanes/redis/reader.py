@@ -301,7 +301,7 @@ class Reader:
                 yield self._layout.bases[shard], names[start : start + READ_TOPICS]
 
 
-def choose(topic: str, log: Log, wanted: Wanted, now: int, stood: int | None) -> Chosen:
+def choose(topic: str, log: Log, wanted: Wanted, now: int, live_after: int | None) -> Chosen:
     """The part of a log that a subscriber gets.
 
     Args:
@@ -309,23 +309,23 @@ def choose(topic: str, log: Log, wanted: Wanted, now: int, stood: int | None) ->
         log: As it was read.
         wanted: The requested start.
         now: Redis time, Unix ms.
-        stood: The node delivers everything after this position to the subscriber; None if it does
-            not.
+        live_after: The node delivers everything after this position to the subscriber; None if it
+            does not.
     """
     anew = short = False
     entries: list[Entry] = []
     mark = wanted.after.get(topic)
-    if mark is not None and stood is not None and mark <= stood < log.start - 1:
+    if mark is not None and live_after is not None and mark <= live_after < log.start - 1:
         # The node has not delivered the start of the new numbering yet. After a message of the
         # former numbering, it will be visible as a jump.
-        entries = [each for each in log.entries if mark < (each.seq or 0) <= stood]
-        lacking = stood - mark - len(entries)
-        short = lacking > 0
-        if lacking >= LEAP:
+        entries = [each for each in log.entries if mark < (each.seq or 0) <= live_after]
+        missing = live_after - mark - len(entries)
+        short = missing > 0
+        if missing >= LEAP:
             # The numbering also restarted earlier, so the size of the gap is unknown. The
             # subscriber drops its position: it may be from before the restart.
             anew = True
-            entries = _after_restart(entries, stood)
+            entries = _after_restart(entries, live_after)
     elif mark is not None:
         entries, short, anew = log.behind(mark, now)
     elif wanted.since is not None:
@@ -341,39 +341,39 @@ def choose(topic: str, log: Log, wanted: Wanted, now: int, stood: int | None) ->
         entries = entries[len(entries) - wanted.newest :]
         short = short or mark is not None
     position = log.last
-    if mark is not None and stood is not None and stood <= mark < log.start - 1:
+    if mark is not None and live_after is not None and live_after <= mark < log.start - 1:
         # The subscriber has everything of the former numbering, so the new one begins here. At an
         # older position, it would report the restart twice.
         return Chosen(topic, (), log.start - 1, truncated=False, reset=True)
-    if stood is not None and stood < position and position >= log.start:
+    if live_after is not None and live_after < position and position >= log.start:
         # The node delivers more to other subscribers; skip what this one already has.
-        position = stood if mark is None or anew else max(stood, mark)
+        position = live_after if mark is None or anew else max(live_after, mark)
         entries = [entry for entry in entries if (entry.seq or 0) <= position]
     return Chosen(topic, entries, position or None, short, anew)
 
 
-def choose_without_log(topic: str, wanted: Wanted, stood: int | None) -> Chosen | None:
+def choose_without_log(topic: str, wanted: Wanted, live_after: int | None) -> Chosen | None:
     """The part of a replay for a topic without a log; None for none.
 
     Args:
         topic: Its name.
         wanted: The requested start.
-        stood: As for `choose`.
+        live_after: As for `choose`.
     """
     mark = wanted.after.get(topic)
-    if mark is None or stood is None or stood <= mark:
+    if mark is None or live_after is None or live_after <= mark:
         # The first message of the next numbering reports the missing messages of this one.
         return None
     # Messages behind the position were delivered here, and the store has lost them. Where it lost
     # a later numbering, the size of the gap is unknown.
-    reset = stood - mark >= LEAP
-    return Chosen(topic, (), stood, truncated=not reset, reset=reset)
+    reset = live_after - mark >= LEAP
+    return Chosen(topic, (), live_after, truncated=not reset, reset=reset)
 
 
-def _after_restart(entries: Sequence[Entry], stood: int) -> list[Entry]:
+def _after_restart(entries: Sequence[Entry], live_after: int) -> list[Entry]:
     """The entries of the numbering that this position belongs to."""
     kept: list[Entry] = []
-    later = stood
+    later = live_after
     for entry in reversed(entries):
         seq = entry.seq or 0
         if later - seq >= LEAP:

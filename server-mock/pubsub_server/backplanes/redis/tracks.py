@@ -225,7 +225,7 @@ class Tracks:
         """End the record."""
         self._journals.discard(journal)
 
-    def stood(self, journal: Journal, topic: str) -> int | None:
+    def live_after(self, journal: Journal, topic: str) -> int | None:
         """The position that the node had delivered when the replay was requested.
 
         It delivers all later messages to the subscriber.
