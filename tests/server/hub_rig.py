@@ -17,6 +17,7 @@ from pubsub_server.listeners.http.encoder import StreamEncoder
 from pubsub_server.listeners.websocket.encoder import SOCKET
 from pubsub_server.settings.config import Settings
 from pubsub_server.shared.limits import ConnectionLimiter, RateLimiter
+from pubsub_server.shared.turns import SECONDS
 from pubsub_server.shared.wall_clock import never_back
 
 if TYPE_CHECKING:
@@ -201,6 +202,8 @@ class Rig:
 
     def __init__(self, *, backplane: Backplane | None = None, **settings: Any) -> None:
         self.now = 1000.0
+        # Seconds that pass until the hub reads the clock again.
+        self.pace = 0.0
         self.people = People()
         self.rules = Rules()
         self.settings = Settings.model_validate(
@@ -221,10 +224,19 @@ class Rig:
                 self.settings.connections_per_user, self.settings.connections_per_org
             ),
             backplane=backplane or open_memory(self.settings, wall),
-            clock=lambda: self.now,
+            clock=self.clock,
             wall=wall,
             today=self.wall,
         )
+
+    def clock(self) -> float:
+        self.now += self.pace
+        return self.now
+
+    def use_up_turn(self) -> None:
+        """Let the time of this turn of the loop pass."""
+        assert self.hub.core.turns.free
+        self.now += SECONDS
 
     def wall(self) -> int:
         return START_MS + int((self.now - 1000) * 1000)

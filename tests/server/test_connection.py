@@ -8,11 +8,11 @@ from pubsub_server.backplane import Entry
 from pubsub_server.hub import delivery as module
 from pubsub_server.hub.delivery import Delivery
 from pubsub_server.hub.routing import Route
-from pubsub_server.hub.turns import Turns
 from pubsub_server.interfaces import Stats
 from pubsub_server.listeners.http.encoder import StreamEncoder
 from pubsub_server.listeners.websocket.encoder import SOCKET
 from pubsub_server.shared.connection import PAUSED, Connection
+from pubsub_server.shared.turns import Turns
 
 if TYPE_CHECKING:
     import asyncio

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import pytest
 
 from pubsub_server.listeners.http import connection as http_connection
-from pubsub_server.listeners.http import parse_turns
-from pubsub_server.listeners.http.parse_turns import ParseTurns
+from pubsub_server.shared import turns
 from pubsub_server.testing import running_server
 from tests.http_client import http_client
 
@@ -56,39 +54,10 @@ async def post(server: RunningServer, data: bytes) -> bytes:
         writer.transport.abort()
 
 
-async def test_connections_parse_in_order_until_the_time_of_a_turn_is_used_up() -> None:
-    now = 0.0
-    done: list[bytes] = []
-    turns = ParseTurns(lambda: now)
-
-    def parse(data: bytes) -> None:
-        nonlocal now
-        now += 0.6 * parse_turns.SECONDS
-        done.append(data)
-
-    def free() -> bool:
-        return turns.free
-
-    turns.parse(parse, b"1")
-    assert free()
-    turns.parse(parse, b"2")
-    for each in (b"3", b"4", b"5"):
-        turns.enqueue(partial(turns.parse, parse, each))
-    assert not free()
-    assert done == [b"1", b"2"]
-    await asyncio.sleep(0)
-    assert done == [b"1", b"2", b"3", b"4"]
-    assert not free()
-    await asyncio.sleep(0)
-    assert done[-1] == b"5"
-    await asyncio.sleep(0)
-    assert free()
-
-
 async def test_bodies_arrive_whole_though_each_piece_waits_for_its_turn(
     server: RunningServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parse_turns, "SECONDS", 1e-9)
+    monkeypatch.setattr(turns, "SECONDS", 1e-9)
     monkeypatch.setattr(http_connection, "PIECE", 1_000)
     headers = {"Authorization": f"Bearer {server.token()}"}
     async with http_client(base_url=server.http, headers=headers) as client:

@@ -26,12 +26,8 @@ SNAPSHOTS_MAX = 1_000
 """Maximum snapshots for one subscription by pattern."""
 AT_ONCE: Final = 100
 """Maximum members in snapshots that are sent at once."""
-MEMBER_UNITS: Final = 4
-"""Cost of a member in a snapshot; see `turns`."""
 LEAVES: Final = 250
 """Maximum topics that a client leaves in one turn of the loop."""
-LEAVE_UNITS: Final = 6
-"""Cost of leaving a topic, without that of sending it; see `turns`."""
 
 
 class Attendance:
@@ -89,8 +85,7 @@ class Attendance:
     def _leave(self, client: Client) -> None:
         """Leave the topics that a client has not joined again, in turns if they are many."""
         client.lost_until = None
-        few = min(LEAVES, len(client.topics))
-        self._core.turns.do(functools.partial(self._leave_some, client), LEAVE_UNITS * few)
+        self._core.turns.do(functools.partial(self._leave_some, client))
 
     def _leave_some(self, client: Client) -> None:
         presence = self._core.presence
@@ -202,7 +197,6 @@ class Attendance:
         """Snapshots, each created in its turn, of topics that the connection still receives."""
         for name in names:
             if connection in self._core.router.hearing(name):
-                self._core.turns.spend(MEMBER_UNITS * self._core.presence.count(name))
                 yield self._snapshot(connection.encoder, name)
 
     def _snapshot(self, encoder: Encoder, topic: str) -> bytes:
@@ -225,7 +219,6 @@ class Attendance:
         hooked = hooks is not None and hooks.wants(change, topic)
         if not hearing and not hooked:
             return
-        core.turns.spend(len(hearing))
         now = core.wall()
         body = change_bytes(change, topic, member_json(member), member.kind, now, id)
         if hooks is not None and hooked:

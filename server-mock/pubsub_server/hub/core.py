@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from pubsub_server.hub.floors import Floors
     from pubsub_server.hub.presence import Presence
     from pubsub_server.hub.routing import Router
-    from pubsub_server.hub.turns import Turns
     from pubsub_server.interfaces import (
         Audit,
         AuditAction,
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from pubsub_server.shared.connection import Connection
     from pubsub_server.shared.requests import SubscribeRequest
     from pubsub_server.shared.roster import Roster
+    from pubsub_server.shared.turns import Turns
     from pubsub_server.shared.wheel import Wheel
 
 

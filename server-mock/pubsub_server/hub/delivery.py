@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from functools import partial
 from time import perf_counter, time
 from typing import TYPE_CHECKING, Final
 
@@ -21,9 +22,9 @@ if TYPE_CHECKING:
 
     from pubsub_server.backplane import Entry
     from pubsub_server.hub.routing import Route
-    from pubsub_server.hub.turns import Turns
     from pubsub_server.interfaces import Stats
     from pubsub_server.shared.connection import Connection
+    from pubsub_server.shared.turns import Turns
 
 logger = logging.getLogger(__name__)
 
@@ -35,8 +36,6 @@ connections, joined bytes are not.
 """
 HELD_PIECES: Final = 100_000
 BACKLOGS: Final = 10_000
-BYTES_PER_UNIT: Final = 1_000
-"""Bytes of a replay that cost one unit of `turns`."""
 CROWDED: Final = 32
 """Maximum replays that wait for one connection before the server stops reading from it."""
 
@@ -351,7 +350,6 @@ class Delivery:
             if frame is None:
                 backlog.popleft()
                 continue
-            self._turns.spend(len(frame) // BYTES_PER_UNIT)
             if not self._write(connection, frame):
                 break
         if not backlog and not connection.closed:
@@ -363,7 +361,7 @@ class Delivery:
     def _pump_later(self, connection: Connection) -> None:
         if connection not in self._queued:
             self._queued.add(connection)
-            self._turns.next().add_done_callback(lambda _: self._pump_again(connection))
+            self._turns.enqueue(partial(self._pump_again, connection))
 
     def _pump_again(self, connection: Connection) -> None:
         self._queued.discard(connection)

@@ -6,6 +6,7 @@ import asyncio
 import functools
 import logging
 import secrets
+from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
 from hanzoai.pubsub.generated.errors import CODES
@@ -29,12 +30,12 @@ from pubsub_server.hub.queries import Queries
 from pubsub_server.hub.routing import NOWHERE, Router
 from pubsub_server.hub.shared_attendance import SharedAttendance
 from pubsub_server.hub.subscriptions import Subscriptions
-from pubsub_server.hub.turns import Turns
 from pubsub_server.interfaces import AuthOk, Member, PositionList, Sink, Stats
 from pubsub_server.shared.answers import Answer
 from pubsub_server.shared.client_ids import ClientIds
 from pubsub_server.shared.codec import error_frame
 from pubsub_server.shared.connection import PAUSED, Connection
+from pubsub_server.shared.turns import Turns
 from pubsub_server.shared.wall_clock import now_ms
 from pubsub_server.shared.wheel import Wheel
 from pubsub_server.tasks import Tasks
@@ -71,12 +72,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 EXPIRE_EVERY: Final = 5.0
-BATCH_BYTES_PER_UNIT: Final = 15
-"""Bytes of a batch of small messages that cost one unit of `turns`."""
+BATCH_BYTES_PER_SECOND: Final = 15e6
+"""Bytes of batches of small messages that are handled in a second."""
 FEW: Final = 50
 """Maximum subscriptions of a connection that are removed as soon as it ends."""
-SUBSCRIPTION_UNITS: Final = 4
-"""Cost of removing a subscription; see `turns`."""
 AUTH_ERRORS: Final = frozenset(
     {"auth_timeout", "token_expired", "token_invalid", "connection_limit", "unauthenticated"}
 )
@@ -146,7 +145,8 @@ class Hub:
             interests.join,
             interests.leave,
         )
-        turns = Turns(loop)
+        # uvloop reads its own time only once per turn.
+        turns = Turns(loop, clock or perf_counter)
         delivery = Delivery(loop.call_soon, settings.send_queue_bytes, self._slow, stats, turns)
         core = Core(
             settings=settings,
@@ -270,7 +270,7 @@ class Hub:
         # Until its turn, the connection is in routes, but receives nothing.
         discard = functools.partial(self._discard, connection, patterns)
         if len(patterns) > FEW:
-            core.turns.do(discard, SUBSCRIPTION_UNITS * len(patterns))
+            core.turns.do(discard)
         else:
             discard()
 
@@ -419,11 +419,8 @@ class Hub:
 
     async def turn(self, size: int) -> None:
         """See `service.Service`."""
-        turns, units = self.core.turns, max(1, size // BATCH_BYTES_PER_UNIT)
-        if turns.free:
-            turns.spend(units)
-        else:
-            await turns.wait(units)
+        if not self.core.turns.free:
+            await self.core.turns.wait(size / BATCH_BYTES_PER_SECOND)
 
     def budget(self, connection: Connection, count: int) -> tuple[int, int]:
         """See `service.Service`."""

@@ -23,6 +23,7 @@ from pubsub_server.shared.requests import (
     SubscribeRequest,
     UnsubscribeRequest,
 )
+from pubsub_server.shared.turns import SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Mapping
@@ -48,8 +49,8 @@ MANY_AT_ONCE: Final = 4
 """Subscriptions to more topics that wait for the backplane at the same time."""
 HEAVY: Final = 4_096
 """Bytes of a frame with a list of topics or messages above which it waits for its turn."""
-BYTES_PER_UNIT: Final = 5
-"""Bytes of such a frame that cost one unit of `turns`."""
+BYTES_PER_SECOND: Final = 5e6
+"""Bytes of such frames that are handled in a second."""
 
 
 class End(Protocol):
@@ -192,8 +193,8 @@ class Inbound:
     ) -> None:
         core = self._core
 
-        async def turn(units: int) -> None:
-            await core.turns.wait(units)
+        async def turn(seconds: float) -> None:
+            await core.turns.wait(seconds)
             if connection.closed:
                 raise ServiceError("unauthenticated", "the connection has ended")
 
@@ -222,9 +223,9 @@ class Inbound:
         self,
         connection: Connection,
         request: SubscribeRequest,
-        turn: Callable[[int], Awaitable[None]],
+        turn: Callable[[float], Awaitable[None]],
     ) -> None:
-        await turn(0)
+        await turn(SECONDS)
         rest = self._subscriptions.subscribe(connection, request)
         if rest is not None:
             await rest
@@ -259,13 +260,10 @@ class Inbound:
         frame: dict[str, Any] = {}
         try:
             frame = parse(data)
-            if len(data) > HEAVY and connection.identity is not None and _has_list(frame):
-                units = len(data) // BYTES_PER_UNIT
-                if not (in_turn or core.turns.free):
-                    self._begin(connection, self._take_later(connection, data, units))
-                    return
-                if not in_turn:
-                    core.turns.spend(units)
+            heavy = len(data) > HEAVY and connection.identity is not None and _has_list(frame)
+            if heavy and not (in_turn or core.turns.free):
+                self._begin(connection, self._take_later(connection, data))
+                return
             request = decode_object(frame, max_payload=core.settings.max_payload)
         except ServiceError as error:
             ref = ref_of(frame)
@@ -297,9 +295,9 @@ class Inbound:
         except Exception as error:
             self._failed(connection, request.ref, error)
 
-    async def _take_later(self, connection: Connection, data: str | bytes, units: int) -> None:
+    async def _take_later(self, connection: Connection, data: str | bytes) -> None:
         """Handle a frame with a long list in its turn."""
-        await self._core.turns.wait(units)
+        await self._core.turns.wait(len(data) / BYTES_PER_SECOND)
         connection.busy = False
         self._take(connection, data, in_turn=True)
         if not connection.busy:
@@ -409,7 +407,7 @@ class Inbound:
     ) -> None:
         core = self._core
         try:
-            await core.turns.wait(0)
+            await core.turns.wait()
             if many:
                 await self._room()
             if not connection.closed:

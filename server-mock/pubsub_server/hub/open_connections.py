@@ -26,6 +26,8 @@ PATTERNS_SHOWN: Final = 20
 """Maximum subscriptions of one connection in an answer."""
 PIECE: Final = 1_000
 """Maximum connections that are read in one turn of the loop."""
+CONNECTION_SECONDS: Final = 1e-6
+"""Expected seconds for one connection; see `turns`."""
 CUT: Final = "an administrator closed this connection; reconnect to continue"
 
 logger = logging.getLogger(__name__)
@@ -70,7 +72,7 @@ class OpenConnections:
         found: list[tuple[int, int, str]] = []
         total = 0
         while piece := list(itertools.islice(ids, PIECE)):
-            await core.turns.wait(len(piece))
+            await core.turns.wait(len(piece) * CONNECTION_SECONDS)
             for client_id in piece:
                 connection = core.connections.get(client_id)
                 if connection is None or not _is_wanted(connection, user, topic):

@@ -31,8 +31,8 @@ ANSWER_TOPICS: Final = 10_000
 """Maximum topics of one answer."""
 PIECE: Final = 500
 """Maximum topics of one backplane query."""
-TOPIC_UNITS: Final = 3
-"""Cost of one topic; see `turns`."""
+TOPIC_SECONDS: Final = 3e-6
+"""Expected seconds for one topic; see `turns`."""
 LINGER: Final = 10.0
 """Seconds for which a topic or pattern stays joined after its last request."""
 LINGERING_MAX: Final = 10_000
@@ -169,7 +169,7 @@ class Positions:
         for start in range(0, max(1, len(order)), PIECE):
             some = order[start : start + PIECE]
             if start:
-                await core.turns.wait(PIECE * TOPIC_UNITS)
+                await core.turns.wait(PIECE * TOPIC_SECONDS)
             now, stands = await core.backplane.logs.positions(some, wanted.at, hear=hear)
             timestamp = now if timestamp is None else timestamp
             found.update((each.topic, each) for each in stands)

@@ -8,8 +8,6 @@ from hanzoai.pubsub.errors import InvalidTopic
 from hanzoai.pubsub.topics import validate_topic
 from pubsub_server.backplane import Page, TopicReport
 from pubsub_server.errors import ADMINISTRATOR_REMEDY, ServiceError
-from pubsub_server.hub.attendance import MEMBER_UNITS
-from pubsub_server.hub.delivery import BYTES_PER_UNIT
 
 if TYPE_CHECKING:
     from pubsub_server.hub.attendance import Attendance
@@ -18,8 +16,6 @@ if TYPE_CHECKING:
 
 TOPICS_MAX: Final = 10_000
 """Maximum topics of one answer."""
-REQUEST_UNITS: Final = 200
-"""Cost of a request; see `turns`."""
 
 
 class Queries:
@@ -58,24 +54,16 @@ class Queries:
             raise ServiceError(
                 "invalid_option", "`after` and `before` cannot be used together", field="after"
             )
-        turns = self._core.turns
-        if not turns.free:
-            await turns.wait(0)
-        page = await self._core.backplane.logs.page(
+        await self._turn()
+        return await self._core.backplane.logs.page(
             topic, since=since, before=before, after=after, limit=limit
         )
-        turns.spend(REQUEST_UNITS + sum(map(len, page.messages)) // BYTES_PER_UNIT)
-        return page
 
     async def presence(self, identity: Identity, topic: str) -> list[Member]:
         """See `service.Service`."""
         self._may_read(identity, topic)
-        turns = self._core.turns
-        if not turns.free:
-            await turns.wait(0)
-        members = await self._attendance.members(topic)
-        turns.spend(REQUEST_UNITS + MEMBER_UNITS * len(members))
-        return members
+        await self._turn()
+        return await self._attendance.members(topic)
 
     async def topics(
         self, identity: Identity, *, prefix: str, limit: int
@@ -105,6 +93,10 @@ class Queries:
             for name in chosen[:limit]
         ]
         return reports, len(chosen) > limit
+
+    async def _turn(self) -> None:
+        if not self._core.turns.free:
+            await self._core.turns.wait()
 
     def _may_read(self, identity: Identity, topic: str) -> None:
         try:

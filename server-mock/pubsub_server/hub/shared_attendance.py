@@ -18,7 +18,6 @@ from hanzoai.pubsub.topics import TopicTrie, is_wildcard
 from hanzoai.pubsub.wire.ids import message_id
 from pubsub_server.errors import ServiceError
 from pubsub_server.hub.attendance import (
-    MEMBER_UNITS,
     SNAPSHOTS_MAX,
     Attendance,
     change_bytes,
@@ -196,7 +195,6 @@ class SharedAttendance(Attendance):
             self._reading[topic] = change.at
         core.delivery.close_run()
         hearing = core.router.hearing(topic)
-        core.turns.spend(len(hearing))
         if hearing:
             self._remember(topic)
         frames: dict[Encoder, bytes] = {}
@@ -293,7 +291,6 @@ class SharedAttendance(Attendance):
     def _frames(self, connection: Connection, present: Present) -> Iterator[bytes]:
         for topic, row in present.members.items():
             if self._core.may_read(connection, topic):
-                self._core.turns.spend(MEMBER_UNITS * len(row))
                 yield snapshot_bytes(connection.encoder, topic, self._members(row))
 
     def greeted(self, connection: Connection) -> None:

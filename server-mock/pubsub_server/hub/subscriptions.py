@@ -62,7 +62,7 @@ class Groundwork:
             if survey is not None:
                 survey.end()
 
-    async def run(self, turn: Callable[[int], Awaitable[None]]) -> None:
+    async def run(self, turn: Callable[[float], Awaitable[None]]) -> None:
         """See `topic_index.Survey.run`."""
         for survey in (self.topics, self.members):
             if survey is not None:
@@ -182,9 +182,7 @@ class Subscriptions:
             newest=request.history,
             allowed=lambda topic: core.may_read(connection, topic),
         )
-        core.turns.spend(sum(map(len, request.topics)))
         if isinstance(replay, Replay):
-            core.turns.spend(len(replay.entries) + len(replay.positions))
             self._answer(connection, accepted, replay)
             return None
         core.delivery.await_replay(connection)
@@ -295,7 +293,6 @@ class Subscriptions:
     async def _answer_later(
         self, connection: Connection, accepted: _Accepted, replay: Awaitable[Replay]
     ) -> None:
-        core = self._core
         try:
             found = await replay
             accepted, found = self._permitted(connection, accepted, found)
@@ -305,7 +302,6 @@ class Subscriptions:
             ahead = await self._attendance.greet(connection, joined, shown)
             if not connection.closed:
                 accepted, found = self._permitted(connection, accepted, found)
-                core.turns.spend(len(found.entries) + len(found.positions))
                 self._answer(connection, accepted, found, ahead)
         finally:
             self._attendance.greeted(connection)

@@ -7,7 +7,7 @@ import logging
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, cast
 
 from pubsub_server.auth.identity import Identity
-from pubsub_server.listeners.large_reads import LargeReads
+from pubsub_server.shared.turns import Turns
 from pubsub_server.tasks import Tasks
 
 if TYPE_CHECKING:
@@ -82,9 +82,10 @@ class ByteConnections:
         self.settings = settings
         self.identity = identity
         self.certified: Mapping[str, Identity] = {}
-        self.tasks = Tasks(asyncio.get_running_loop(), logger, name)
+        loop = asyncio.get_running_loop()
+        self.tasks = Tasks(loop, logger, name)
         self.open: set[Open] = set()
-        self.large_reads = LargeReads()
+        self.turns = Turns(loop)
         self.unread = 0
         self.first_within = settings.auth_deadline / 1000
         self._empty: asyncio.Future[None] | None = None

@@ -11,7 +11,6 @@ from hanzoai.pubsub.keepalive import keep_alive
 from hanzoai.pubsub.unparsed import FrameError
 from pubsub_server.errors import ServiceError
 from pubsub_server.interfaces import Caller
-from pubsub_server.listeners.large_reads import LARGE
 from pubsub_server.listeners.paced_publishes import publish, within_rate
 
 if TYPE_CHECKING:
@@ -26,6 +25,8 @@ SOFT_BYTES: Final = 262_144
 """Maximum unsent bytes in a transport; beyond that, the hub queues messages."""
 CLOSE_SECONDS: Final = 1.0
 """Seconds for sending written bytes; then the connection is cut."""
+LARGE: Final = 32_768
+"""Bytes of a read that waits for its turn."""
 TAKEN: Final = 256
 """Maximum requests handled in one turn of the loop."""
 FINISH_SECONDS: Final = 300.0
@@ -378,7 +379,7 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
     def _wait_for_turn(self) -> None:
         if not self._queued:
             self._queued = True
-            self._shared.large_reads.enqueue(self._take_turn)
+            self._shared.turns.enqueue(self._take_turn)
 
     def _take_turn(self) -> None:
         self._queued = False

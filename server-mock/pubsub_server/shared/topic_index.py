@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 AT_ONCE: Final = 2_000
 """Maximum topics that are checked at once; more are searched step by step."""
-TOPIC_UNITS: Final = 10
-"""Cost of checking one topic; see `turns`."""
+TOPIC_SECONDS: Final = 10e-6
+"""Expected seconds for checking one topic; see `turns`."""
 VIEWS_MAX: Final = 256
 """Maximum cached patterns; the least recently used is removed first."""
 VIEW_TOPICS_MAX: Final = 1_000_000
@@ -165,15 +165,15 @@ class Survey:
         """End the search; its result is no longer needed."""
         self._index.end(self)
 
-    async def run(self, turn: Callable[[int], Awaitable[None]]) -> None:
+    async def run(self, turn: Callable[[float], Awaitable[None]]) -> None:
         """Check all topics.
 
         Args:
-            turn: Waits for a turn in which this many units may be spent.
+            turn: Waits for a turn; takes the expected seconds of the work.
         """
         names = list(dict.fromkeys(topic for each in self._sets for topic in each))
         for start in range(0, len(names), PIECE):
-            await turn(PIECE * TOPIC_UNITS)
+            await turn(PIECE * TOPIC_SECONDS)
             for topic in names[start : start + PIECE]:
                 if topic in self._index:
                     self.add_if_matching(topic)

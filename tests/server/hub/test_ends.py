@@ -27,6 +27,7 @@ async def test_a_silent_client_is_pinged_and_then_given_up() -> None:
     rig.advance(0.4)
     assert alice.hear_one("error")["code"] == "idle_timeout"
     assert alice.ending() == (4408, "idle_timeout")
+    await asyncio.sleep(0)
     assert bob.presence() == [("presence.leave", "alice")]
 
 
@@ -93,6 +94,7 @@ async def test_a_socket_that_answers_for_a_program_that_hangs_is_given_up() -> N
     assert "the client sent no frame for 120 s" in error["message"]
     assert hangs.ending() == (4408, "idle_timeout")
     assert hidden.ending() is None
+    await asyncio.sleep(0)
     assert hidden.presence() == [("presence.leave", "alice")]
 
 

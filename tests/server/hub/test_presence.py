@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -153,6 +154,7 @@ async def test_a_client_that_is_lost_twice_has_its_whole_grace_each_time() -> No
     rig.advance(4.9)
     assert alice.hear() == []
     rig.advance(0.3)
+    await asyncio.sleep(0)
     assert alice.presence() == [("presence.leave", "bob")]
 
 

@@ -16,9 +16,9 @@ import trustme
 
 from hanzoai.pubsub import PubSubClient
 from hanzoai.pubsub.eventstream.codec import encode_event
-from pubsub_server.hub.turns import Turns
 from pubsub_server.listeners import byte_session
-from pubsub_server.listeners.large_reads import LARGE
+from pubsub_server.listeners.byte_session import LARGE
+from pubsub_server.shared.turns import Turns
 from pubsub_server.testing import running_server
 from tests.server.protocols.peers import EventPeer, events, until
 
@@ -544,7 +544,7 @@ async def test_a_client_that_closes_before_it_has_subscribed_is_not_subscribed_l
     async with slow_broker(tmp_path) as (node, sender):
         turns, proceed = node.server.hub.core.turns, asyncio.Event()
 
-        async def wait(units: int) -> None:
+        async def wait(seconds: float) -> None:
             await proceed.wait()
 
         monkeypatch.setattr(Turns, "free", False)

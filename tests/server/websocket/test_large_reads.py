@@ -13,15 +13,14 @@ import orjson
 import pytest
 from websockets.frames import Frame, Opcode
 
-from pubsub_server.listeners import large_reads
-from pubsub_server.listeners.large_reads import LARGE, MEDIUM, WAITING, LargeReads
-from pubsub_server.listeners.websocket.protocol import SocketProtocol
+from pubsub_server.listeners.websocket.protocol import MEDIUM, WAITING, SocketProtocol
+from pubsub_server.shared import turns
 from tests.cluster.waiting import until
 from tests.server.websocket.test_any_bytes import UPGRADE, Wire, plugged
 from tests.server.websocket_rig import BOUND, Server, serving
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from pubsub_server.shared.connection import Connection
 
 
 def masked(text: bytes) -> bytes:
@@ -45,6 +44,17 @@ def is_read(wire: Wire) -> bool:
     return wire.reads
 
 
+@pytest.fixture(autouse=True)
+def short_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any work uses up the time of a turn."""
+    monkeypatch.setattr(turns, "SECONDS", 1e-9)
+
+
+def make_busy(server: Server) -> None:
+    """Let the next read wait."""
+    server.connections.turns.enqueue(lambda: None)
+
+
 async def opened(server: Server, count: int) -> list[tuple[SocketProtocol, Wire]]:
     plugs = [plugged(server) for _ in range(count)]
     for protocol, _ in plugs:
@@ -64,19 +74,20 @@ async def test_in_each_turn_one_connection_handles_what_it_has_read(server: Serv
     for protocol, _ in plugs:
         read(protocol, LARGE_READ)
     wires = [wire for _, wire in plugs]
-    for turn in range(4):
+    for turn in range(3):
         server.hub.core.delivery.flush()
-        assert [is_read(wire) for wire in wires] == [each < turn for each in range(3)]
-        assert [pongs(wire) for wire in wires] == [PINGS if each < turn else 0 for each in range(3)]
+        assert [is_read(wire) for wire in wires] == [each <= turn for each in range(3)]
+        assert [pongs(wire) for wire in wires] == [
+            PINGS if each <= turn else 0 for each in range(3)
+        ]
         await asyncio.sleep(0)
     for protocol, _ in plugs:
         protocol.connection_lost(None)
 
 
 async def test_reads_of_many_small_frames_wait_when_the_time_of_a_turn_is_used_up(
-    server: Server, monkeypatch: pytest.MonkeyPatch
+    server: Server,
 ) -> None:
-    monkeypatch.setattr(large_reads, "SECONDS", 1e-9)
     plugs = await opened(server, 4)
     many = MEDIUM // len(SMALL_PING) + 1
     *busy, (other, heard) = plugs
@@ -93,40 +104,22 @@ async def test_reads_of_many_small_frames_wait_when_the_time_of_a_turn_is_used_u
         protocol.connection_lost(None)
 
 
-async def test_several_reads_that_take_little_time_share_a_turn() -> None:
-    now, done = 0.0, 0
-    reads = LargeReads(lambda: now)
-
-    def read() -> None:
-        nonlocal now, done
-        now += 0.4 * large_reads.SECONDS
-        done += 1
-
-    for _ in range(4):
-        reads.enqueue(read, large=False)
-    reads.enqueue(read)
-    for expected in (3, 5):
-        await asyncio.sleep(0)
-        assert done == expected
-    await asyncio.sleep(0)
-    assert reads.free
-
-
 async def test_a_small_read_does_not_wait_for_large_ones(server: Server) -> None:
-    (one, _), (other, wire) = await opened(server, 2)
-    read(one, LARGE_READ)
+    (first, _), (second, _), (other, wire) = await opened(server, 3)
+    for protocol in (first, second):
+        read(protocol, LARGE_READ)
     other.data_received(SMALL_PING)
     server.hub.core.delivery.flush()
     assert is_read(wire)
     assert pongs(wire) == 1
-    for protocol in (one, other):
+    for protocol in (first, second, other):
         protocol.connection_lost(None)
 
 
 async def test_above_the_limit_reads_use_no_more_memory_but_wait(server: Server) -> None:
     ((protocol, wire),) = await opened(server, 1)
     for _ in range(WAITING):
-        server.connections.large_reads.enqueue(lambda: None)
+        server.connections.turns.enqueue(lambda: None)
     read(protocol, LARGE_READ)
     server.hub.core.delivery.flush()
     assert pongs(wire) == PINGS
@@ -142,7 +135,7 @@ async def test_a_read_whose_client_has_closed_its_side_does_not_wait(server: Ser
     plugs = await opened(server, 3)
     for protocol, _ in plugs:
         read(protocol, LARGE_READ)
-    (protocol, wire) = plugs[-1]
+    protocol, wire = plugs[-1]
     protocol.eof_received()
     server.hub.core.delivery.flush()
     assert pongs(wire) == PINGS
@@ -161,17 +154,21 @@ async def test_a_failure_in_its_turn_ends_the_connection(
         raise RuntimeError("planted")
 
     monkeypatch.setattr(server.hub, "receive", fail)
+    make_busy(server)
     read(protocol, LARGE_READ)
-    await asyncio.sleep(0)
+    for _ in range(2):
+        await asyncio.sleep(0)
     assert wire.is_closing()
     assert len(failures) == 1
 
 
 async def test_a_held_connection_is_not_read_in_its_turn(server: Server) -> None:
     ((protocol, wire),) = await opened(server, 1)
+    make_busy(server)
     read(protocol, LARGE_READ)
     protocol.hold(True)
-    await asyncio.sleep(0)
+    for _ in range(2):
+        await asyncio.sleep(0)
     assert not is_read(wire)
     protocol.hold(False)
     assert is_read(wire)
@@ -180,37 +177,19 @@ async def test_a_held_connection_is_not_read_in_its_turn(server: Server) -> None
 
 async def test_a_connection_that_ends_leaves_the_others_their_turns(server: Server) -> None:
     (one, _), (_, wire) = plugs = await opened(server, 2)
+    make_busy(server)
     for protocol, _ in plugs:
         read(protocol, LARGE_READ)
+    assert not is_read(wire)
     one.connection_lost(None)
-    for _ in range(2):
+    for _ in range(3):
         await asyncio.sleep(0)
     assert is_read(wire)
     plugs[1][0].connection_lost(None)
 
 
-async def test_who_waits_again_in_its_turn_comes_after_the_others() -> None:
-    turns, order = LargeReads(), ""
-
-    def waiting(name: str, times: int) -> Callable[[], None]:
-        def go_on() -> None:
-            nonlocal order
-            order += name
-            if times > 1:
-                turns.enqueue(waiting(name, times - 1))
-
-        return go_on
-
-    for name in "abc":
-        turns.enqueue(waiting(name, 2))
-    for count in range(7):
-        assert len(order) == min(count, 6)
-        await asyncio.sleep(0)
-    assert order == "abcabc"
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a socket holds fewer bytes")
-def test_no_socket_is_read_twice_in_one_turn_of_uvloop(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_one_turn_of_uvloop_one_read_is_handled(monkeypatch: pytest.MonkeyPatch) -> None:
     uvloop: Any = pytest.importorskip("uvloop")
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_flood(monkeypatch))
@@ -219,8 +198,8 @@ def test_no_socket_is_read_twice_in_one_turn_of_uvloop(monkeypatch: pytest.Monke
 async def _flood(monkeypatch: pytest.MonkeyPatch) -> None:
     loop = asyncio.get_running_loop()
     turn, over = 0, False
-    reads: Counter[tuple[int, int]] = Counter()
-    received = SocketProtocol.data_received
+    reads: Counter[int] = Counter()
+    read = SocketProtocol._read
 
     def next_turn() -> None:
         nonlocal turn
@@ -228,14 +207,13 @@ async def _flood(monkeypatch: pytest.MonkeyPatch) -> None:
         if not over:
             loop.call_soon(next_turn)
 
-    def note(self: SocketProtocol, data: bytes) -> None:
-        if len(data) >= LARGE:
-            reads[turn, id(self)] += 1
-        received(self, data)
+    def note(self: SocketProtocol, connection: Connection, data: bytes) -> None:
+        if len(data) >= MEDIUM:
+            reads[turn] += 1
+        read(self, connection, data)
 
     loop.call_soon(next_turn)
-    # uvloop takes the method when a connection begins.
-    monkeypatch.setattr(SocketProtocol, "data_received", note)
+    monkeypatch.setattr(SocketProtocol, "_read", note)
     async with asyncio.timeout(BOUND), serving() as server:
         with ExitStack() as stack:
             floods = [stack.enter_context(socket.socket()) for _ in range(3)]

@@ -39,8 +39,8 @@ MAX_FIELD: Final = 32_768
 SERVER: Final = "hanzo-pubsub"
 """Header `Server`, instead of the versions of Python and aiohttp."""
 
-PIECE: Final = 16_384
-"""Maximum bytes that are parsed at once: a few milliseconds, if each is a chunk of its own."""
+PIECE: Final = 4_096
+"""Maximum bytes that are parsed at once: a millisecond or two, if each is a chunk of its own."""
 
 FRAMING: Final = 65_536
 """Bytes that a body may have in addition to twice its size: those of the sizes of its chunks."""
@@ -162,14 +162,14 @@ class HttpConnection(web.RequestHandler):
         if self._slot is not None and not self._slot.add(len(data)):
             self._turn_away(_LIMITED)
             return
-        turns = self._shared.parse_turns
+        turns = self._shared.turns
         if self._ignoring:
             return
         if self._unparsed:
             self._wait_to_parse(self._unparsed + data)
         elif not data:
             # aiohttp continues after it has paused.
-            turns.parse(super().data_received, data)
+            super().data_received(data)
         elif turns.free:
             self._parse(data)
         else:
@@ -178,7 +178,7 @@ class HttpConnection(web.RequestHandler):
 
     def _parse(self, data: bytes) -> None:
         """Parse bytes in pieces until the time of the turn is used up; the rest waits."""
-        turns, feed = self._shared.parse_turns, super().data_received
+        turns = self._shared.turns
         for start in range(0, len(data), PIECE):
             if start and turns.over:
                 self._wait_to_parse(data[start:])
@@ -186,7 +186,7 @@ class HttpConnection(web.RequestHandler):
                 return
             piece = data[start : start + PIECE]
             self._parsed += len(piece)
-            turns.parse(feed, piece)
+            super().data_received(piece)
 
     def _parse_in_turn(self) -> None:
         data, self._unparsed = self._unparsed, b""

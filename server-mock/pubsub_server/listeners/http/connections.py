@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from pubsub_server.listeners.callers import Callers
-from pubsub_server.listeners.http.parse_turns import ParseTurns
 from pubsub_server.listeners.http.user_shares import user_shares
 from pubsub_server.listeners.pre_auth import pre_auth_limiter
+from pubsub_server.shared.turns import Turns
 
 if TYPE_CHECKING:
     from pubsub_server.settings.config import Settings
@@ -29,6 +30,6 @@ class HttpConnections:
         self.callers = Callers(settings.trusted_proxies)
         self.pre_auth = pre_auth_limiter(settings)
         self.users = user_shares(settings)
-        self.parse_turns = ParseTurns()
+        self.turns = Turns(asyncio.get_running_loop())
         self.open = 0
         self.stopped = False

@@ -11,9 +11,9 @@ from websockets.protocol import Protocol as Parser
 from websockets.typing import Origin
 
 from pubsub_server.listeners.callers import Callers
-from pubsub_server.listeners.large_reads import LargeReads
 from pubsub_server.listeners.pre_auth import pre_auth_limiter
 from pubsub_server.listeners.websocket.encoder import SOCKET
+from pubsub_server.shared.turns import Turns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,7 +65,7 @@ class SocketConnections:
         self.settings = settings
         self.callers = Callers(settings.trusted_proxies)
         self.pre_auth = pre_auth_limiter(settings)
-        self.large_reads = LargeReads()
+        self.turns = Turns(asyncio.get_running_loop())
         self.wheel = service.wheel
         self.clock = service.clock
         service.stats.connections.setdefault(SOCKET.name, 0)

@@ -9,7 +9,6 @@ between two frames share one parser; a connection has its own only while a frame
 from __future__ import annotations
 
 import asyncio
-from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
 from websockets.exceptions import PayloadTooBig
@@ -22,7 +21,6 @@ from pubsub_server.errors import ServiceError
 from pubsub_server.interfaces import Caller
 from pubsub_server.listeners.callers import FORWARDED, peer
 from pubsub_server.listeners.endpoints import RefusedError, Visit
-from pubsub_server.listeners.large_reads import LARGE, MEDIUM
 from pubsub_server.listeners.pre_auth import RETRY_SECONDS, TOO_MANY, TOO_MUCH
 from pubsub_server.listeners.websocket.connections import QUIET
 from pubsub_server.listeners.websocket.encoder import SOCKET
@@ -43,6 +41,10 @@ HANDSHAKE_BYTES: Final = 32_768
 """Maximum bytes of a request for the upgrade."""
 SOFT_BYTES: Final = 262_144
 """Maximum unsent bytes in a transport; beyond that, the hub queues messages."""
+MEDIUM: Final = 2_048
+"""Bytes of a read that can take milliseconds, and that waits for its turn."""
+WAITING: Final = 256
+"""Reads that wait with their bytes; further ones are handled immediately, to use no more memory."""
 HELD: Final = 1
 FROZEN: Final = 2
 QUEUED: Final = 4
@@ -89,7 +91,7 @@ class SocketProtocol(asyncio.Protocol):
         # Its own parser, while a frame or a fragmented message is half read.
         self._parser: Protocol | None = None
         self._unread = 0
-        # A large read that waits for its turn.
+        # A read that waits for its turn.
         self._queued = b""
         # Reasons not to read: HELD, FROZEN, QUEUED, or 0.
         self._unwilling = 0
@@ -129,24 +131,21 @@ class SocketProtocol(asyncio.Protocol):
         if self._head is not None:
             self._shake_hands(data)
         elif (connection := self._connection) is not None:
-            size = len(data)
-            if size < MEDIUM:
+            if len(data) < MEDIUM or self._shared.turns.free:
                 self._read(connection, data)
-            elif size < LARGE and self._shared.large_reads.free:
-                self._shared.large_reads.run(partial(self._read, connection, data))
             else:
                 self._read_later(connection, data)
         if self._slot is not None:
             self._account()
 
     def _read_later(self, connection: Connection, data: bytes) -> None:
-        large_reads = self._shared.large_reads
+        turns = self._shared.turns
         self._read_unless(QUEUED, True)
-        if large_reads.full:
+        if turns.waiting >= WAITING:
             self._read(connection, data)
         else:
             self._queued = data
-        large_reads.enqueue(self._go_on, large=len(data) >= LARGE)
+        turns.enqueue(self._go_on)
 
     def _go_on(self) -> None:
         data, self._queued = self._queued, b""
