@@ -219,6 +219,15 @@ async def test_at_a_common_end_nothing_more_is_taken_and_what_is_on_its_way_is_d
         await here.publish("demo.x", {"data": 0})
         assert [(await anext(each)).data for each in (sub, wild)] == [0, 0]
         backplane: Any = b.hub.core.backplane
+        delivered: list[Entry] = []
+        deliver = backplane._deliveries._deliver
+
+        def noting(entry: Entry) -> None:
+            delivered.append(entry)
+            deliver(entry)
+
+        backplane._deliveries.start(noting)
+        # A node that looks for missed messages meanwhile delivers them, too.
         backplane._feed._lanes[0]._take = len
         acknowledged = [asyncio.create_task(here.publish("demo.x", {"data": n})) for n in range(5)]
         await asyncio.gather(*acknowledged)
@@ -229,14 +238,6 @@ async def test_at_a_common_end_nothing_more_is_taken_and_what_is_on_its_way_is_d
         (refused,) = await answer
         assert isinstance(refused, ServiceError)
         assert refused.code == "unavailable"
-        delivered: list[Entry] = []
-        deliver = backplane._deliveries._deliver
-
-        def noting(entry: Entry) -> None:
-            delivered.append(entry)
-            deliver(entry)
-
-        backplane._deliveries.start(noting)
         await backplane.deliver_rest()
         assert len(delivered) == 5
         for each in (sub, wild):
