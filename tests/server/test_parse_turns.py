@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import pytest
+import trustme
 
 from pubsub_server.listeners.http import connection as http_connection
 from pubsub_server.shared import turns
 from pubsub_server.testing import running_server
+from tests.cluster.waiting import until
 from tests.http_client import http_client
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
+    from pathlib import Path
 
     from pubsub_server.testing import RunningServer
 
@@ -107,3 +111,26 @@ async def test_a_body_does_not_count_the_bytes_of_the_requests_behind_it(
         writer.transport.abort()
     assert answers.count(b"HTTP/1.1 200 ") == 2
     assert server.stats.published == 11
+
+
+async def test_what_waits_for_its_turn_is_handled_though_its_client_has_closed_tls(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority, pem = trustme.CA(), tmp_path / "server.pem"
+    authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(pem)
+    trusting = ssl.create_default_context()
+    authority.configure_trust(trusting)
+    monkeypatch.setattr(turns, "SECONDS", 1e-9)
+    async with running_server(tls_cert=pem, tls_key=pem, publish_rate_user=1e6) as server:
+        url = urlsplit(server.http)
+        data = chunked(server, json.dumps(BATCH).encode(), 1_000)
+
+        async def send() -> None:
+            _, writer = await asyncio.open_connection(url.hostname, url.port, ssl=trusting)
+            writer.write(data)
+            writer.close()
+            await writer.wait_closed()
+
+        async with asyncio.timeout(BOUND):
+            await asyncio.gather(*(send() for _ in range(5)))
+            await until(lambda: server.stats.published, 50)

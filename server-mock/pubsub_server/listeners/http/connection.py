@@ -176,6 +176,14 @@ class HttpConnection(web.RequestHandler):
             self._wait_to_parse(data)
             turns.enqueue(self._parse_in_turn)
 
+    def eof_received(self) -> None:
+        """The client has closed its side: parse what it sent before."""
+        # TLS reports this while reading is paused, too, and leaves no time for another turn.
+        data, self._unparsed = self._unparsed, b""
+        if data:
+            super().data_received(data)
+        super().eof_received()
+
     def _parse(self, data: bytes) -> None:
         """Parse bytes in pieces until the time of the turn is used up; the rest waits."""
         turns = self._shared.turns
