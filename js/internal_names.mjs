@@ -7,13 +7,13 @@
 export const INTERNAL_NAMES = `
 abandonFetch acknowledged acks addPresence admit answered awaited backpressure based
 batches burst callInterval cancelTimer checkOpen checkTimeout context crowded cursor cursors
-deliver dial disconnectedSince effects environment expire fetchToken finished fired flush
+deliver deliveries dial disconnectedSince effects environment expire expiresIn fetchToken finished fired flush
 forgetUnproven full hangUp hasBatch hasRoom hasWebSocket held hide httpDerived httpUrl inbox
 inboxes incremental joined keepTopics learn lifecycle linked listeners lost malformed marks newest
-notify occupied over ownPresence paced paceInterval part pause paused perform phase policies ports
-postpone postponed presenceChanged probed probeHttp protocolVersion proven publishes rateLimited
+notify occupied operate operations outcomes over ownPresence paced paceInterval part pause paused perform phase policies ports
+postpone postponed presenceChanged probed probeHttp protocolVersion proven publisher publishes rateLimited
 receive receiveQueueBytes receiveQueueMessages reconnected recovering recovery rememberOwn remove
-renewable report resends retried retryBase retryCap retryLater retryPending routes sendPolicy
+renewable report requests resends retried retryBase retryCap retryLater retryPending routes sendPolicy
 sendQueueBytes sendQueueMessages settleAll settled skips socketUrl stand startDue
 startTimer stateChanged stopAll survivesDrop taken tell tick timeoutOf timerFired timers
 tokenFailure tokenLife turn unrouted upgradeCap usesSeq versioned wait wake watches welcomed whole

@@ -86,7 +86,7 @@ export class PubSub<Topics extends object = AnyTopics> {
 
   /** Publishes that waited a second or more for the publish rate; the first is logged as a warning. */
   get slowed(): number {
-    return this._driver.session.publishes?.slowed ?? 0;
+    return this._driver.session.operations?.publishes.slowed ?? 0;
   }
 
   /**
@@ -189,8 +189,8 @@ export class PubSub<Topics extends object = AnyTopics> {
     const patterns = patternsOf(topics, options);
     if (!patterns) return refuse(driver, topics, options);
     const given = { ...options };
-    return driver.operate(given, ({ publisher, subscribe }) =>
-      subscribe(driver, publisher, patterns, given),
+    return driver.operate(given, (background) =>
+      background.subscribe(driver, background, patterns, given),
     );
   }
 

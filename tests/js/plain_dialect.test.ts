@@ -48,7 +48,7 @@ for (const [how, settle] of [
     for (let ref = 2; ref < BATCHES; ref += 1) publish(ref);
     collect();
     const grown = process.memoryUsage().heapUsed - before;
-    assert.equal(session.session.publishes.size, 0);
+    assert.equal(session.session.operations.publishes.size, 0);
     assert.ok(grown < 100 * BATCHES, `${grown} bytes remain after ${BATCHES} batches`);
   });
 }

@@ -1,7 +1,8 @@
 /** What a client needs a connection for: it loads beside the first one. */
 
-import { operated } from '../session/operations.js';
+import { Operations } from '../session/operations.js';
 import type { Client } from './client.js';
+import { Deliveries } from './deliveries.js';
 import { connected } from './failures.js';
 import { Publisher } from './publisher.js';
 import { subscribe } from './subscriber.js';
@@ -9,14 +10,18 @@ import { subscribe } from './subscriber.js';
 export { watch } from './watch.js';
 
 /** The operations of a client. */
-export interface Operations {
+export interface Background {
+  readonly deliveries: Deliveries;
   readonly publisher: Publisher;
   readonly subscribe: typeof subscribe;
   readonly connected: typeof connected;
 }
 
-/** Add the operations to a client. */
-export function operations(client: Client): Operations {
-  const { publishes } = operated(client.session);
-  return { publisher: new Publisher(client, publishes), subscribe, connected };
+/** Add the operations to a client and its session. */
+export function background(client: Client): Background {
+  const { session } = client;
+  const deliveries = new Deliveries(client);
+  const publisher = new Publisher(client, deliveries);
+  session.lifecycle.operations = new Operations(session, deliveries, publisher);
+  return { deliveries, publisher, subscribe, connected };
 }

@@ -1,8 +1,9 @@
 /** Backpressure: admits publishes one by one, in order, as the queue has room (policy `block`). */
 
-import type { Publishes } from '../session/publishes.js';
+import type { OutcomePort } from '../session/ports.js';
 import type { Publish } from '../session/requests.js';
 import type { Client } from './client.js';
+import type { Deliveries } from './deliveries.js';
 
 interface Turn {
   readonly publish: Publish;
@@ -16,11 +17,13 @@ export class Backpressure {
 
   /**
    * @param _client Calls `admit` after each call into its session.
-   * @param _publishes The queue.
+   * @param _deliveries Skips own messages.
+   * @param _outcomes Receives the outcome of a publish that is given up.
    */
   constructor(
     private readonly _client: Client,
-    private readonly _publishes: Publishes,
+    private readonly _deliveries: Deliveries,
+    private readonly _outcomes: OutcomePort,
   ) {}
 
   /** Publish as soon as there is room. */
@@ -34,8 +37,7 @@ export class Backpressure {
     const place = this._waiting.findIndex(({ publish }) => publish.ref === ref);
     if (place < 0) return;
     this._waiting.splice(place, 1);
-    const message = 'The queue of publishes had no room in time.';
-    this._client.settle(ref, { kind: 'rejected', code: 'timeout', message });
+    this._outcomes.settle(ref, { kind: 'rejected', code: 'timeout', message: '' });
   }
 
   /** Admit the first in line, as long as there is room; all, once the client has ended. */
@@ -50,10 +52,11 @@ export class Backpressure {
         this.expire(ref);
         continue;
       }
-      if (!this._client.over.aborted && !this._publishes.hasRoom(messages.length, size)) break;
+      const { publishes } = this._client.session.operations;
+      if (!this._client.over.aborted && !publishes.hasRoom(messages.length, size)) break;
       this._waiting.shift();
-      this._client.rememberOwn(messages);
-      this._client.perform((session) => session.publish(publish));
+      this._deliveries.rememberOwn(messages);
+      this._client.perform(({ operations }) => operations.publish(publish));
     }
     this._admitting = false;
   }

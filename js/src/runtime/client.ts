@@ -5,12 +5,10 @@ import type { PubSubError } from '../errors.js';
 import type { Publication } from '../generated/wire.js';
 import type { Peer } from '../session/peer.js';
 import type { Acked, Outcome, TransportName } from '../session/ports.js';
-import type { Publish, Subscribe } from '../session/requests.js';
-import type { Session } from '../session/session.js';
+import type { OperatedSession } from '../session/session.js';
 import type { ClientOptions } from '../settings/options.js';
 import type { Transport } from '../transports/transport.js';
 import type { StateChange, StateName } from '../values.js';
-import type { Inbox } from './inbox.js';
 import type { Listeners } from './listeners.js';
 import type { Recent } from './stream.js';
 import type { TokenSource } from './tokens.js';
@@ -54,19 +52,20 @@ export interface Place {
   readonly after?: Readonly<Record<string, number>> | undefined;
 }
 
-/** Passes calls to the session, and waits for their outcome. */
+/** Passes numbered calls to the session, and waits for their outcome. */
 export interface Settling {
-  settled(ref: number, call: (session: Session) => void): Promise<Outcome>;
+  number(): number;
+  settled(ref: number, call: (session: OperatedSession) => void): Promise<Outcome>;
 }
 
-/** State and operations of a client. */
+/** State and operations of a client, for the parts that load later. */
 export interface Client {
   readonly options: ClientOptions;
   readonly environment: Environment;
   readonly clock: Clock;
   readonly listeners: Listeners;
   readonly tokens: TokenSource;
-  readonly session: Session;
+  readonly session: OperatedSession;
   readonly peer: Peer | undefined;
   readonly state: StateName;
   readonly disconnectedSince: number;
@@ -75,17 +74,13 @@ export interface Client {
   readonly over: AbortSignal;
   readonly idle: number;
   readonly maxPayload: number;
-  number(): number;
+  /** Whether to let the program run before the next frame: an inbox is full, or has failed. */
+  crowded: boolean;
   timeoutOf(timeout?: number): number;
   checkOpen(): void;
   part<Part>(loading: Promise<Part>, options: Waiting): Promise<Part>;
-  addPresence(options: Waiting): Promise<void>;
   states(): Recent<StateChange>;
-  perform(call: (session: Session) => void): void;
-  settle(ref: number, outcome: Outcome): void;
-  add(request: Subscribe, inbox: Inbox): void;
-  remove(sub: number): void;
+  perform(call: (session: OperatedSession) => void): void;
   http(): Promise<HttpPublishes>;
   recovery(): Promise<{ place(patterns: readonly string[]): Place }>;
-  rememberOwn(messages: Publish['messages']): void;
 }

@@ -4,9 +4,8 @@ import { DEVELOPMENT } from '../build.js';
 import type { Clock } from '../clock.js';
 import type { PlainDialect } from '../dialects/plain/plain_dialect.js';
 import type { ClientFrame, ServerFrame } from '../generated/wire.js';
-import type { OperatedSession } from '../session/operations.js';
 import { needsDialect } from '../session/peer.js';
-import type { Session } from '../session/session.js';
+import type { OperatedSession, Session } from '../session/session.js';
 import {
   NOT_LOADED,
   type Receiver,
@@ -27,6 +26,8 @@ export interface Owner {
   readonly session: Session;
   readonly clock: Clock;
   readonly options: { readonly logger: Logger };
+  /** Whether to let the program run before the next frame. */
+  crowded: boolean;
   /** Load the parts that a welcomed session needs. */
   background(): Promise<unknown>;
   /** An invalid frame was skipped, for this reason. */
@@ -41,8 +42,6 @@ export interface Owner {
 
 /** A transport from its opening, which the owner starts, to its end. */
 export class Connection implements Receiver {
-  /** Whether to let the program run after the current frame: an inbox is full, or has failed. */
-  crowded = false;
   /** Frames of the current call, which are sent together. */
   private _outgoing: ClientFrame[] = [];
   /** Received frames in order; an undecoded frame delays later ones. */
@@ -120,15 +119,15 @@ export class Connection implements Receiver {
         owner.options.logger.debug?.(`A frame of unknown type ${type} was ignored.`);
       }
     } else if (read.type === 'message') {
-      owner.session.subscriptions?.message(read.message);
-      if (!this._outgoing.length && !this.crowded) return;
+      owner.session.operations?.subscriptions.message(read.message);
+      if (!this._outgoing.length && !owner.crowded) return;
     } else {
       if (read.type === 'auth.ok' && !this._isReady(read)) return;
       (this._dialect ?? owner.session).receive(read, owner.clock.wallMs());
     }
     owner.handled();
-    if (!this.crowded) return;
-    this.crowded = false;
+    if (!owner.crowded) return;
+    owner.crowded = false;
     this._paused = true;
     owner.clock.callSoon(() => this._resume());
   }
@@ -143,10 +142,9 @@ export class Connection implements Receiver {
   /** Whether the parts for this server are loaded; otherwise, the frame waits for them. */
   private _isReady(welcome: Extract<ServerFrame, { readonly type: 'auth.ok' }>): boolean {
     const { _owner: owner } = this;
-    const { subscriptions } = owner.session;
     const isPlain = needsDialect(welcome);
     if (!isPlain) this._dialect = undefined;
-    if (subscriptions && (this._dialect || !isPlain)) return true;
+    if (owner.session.operations && (this._dialect || !isPlain)) return true;
     const dialect = isPlain ? PARTS.plain() : undefined;
     const loaded = Promise.all([dialect, owner.background()]).then(([plain]) => {
       const session = owner.session as OperatedSession;

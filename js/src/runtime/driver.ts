@@ -15,33 +15,23 @@ import {
   ProtocolError,
   type PubSubError,
 } from '../errors.js';
-import type { AuthFrame, ClientFrame, Denial, Envelope, ErrorInfo } from '../generated/wire.js';
-import type { OperatedSession } from '../session/operations.js';
+import type { AuthFrame, ClientFrame, ErrorInfo } from '../generated/wire.js';
 import type { Peer } from '../session/peer.js';
-import type {
-  Outcome,
-  Ports,
-  Rejected,
-  StateChanged,
-  TimerName,
-  TransportName,
-} from '../session/ports.js';
-import type { Publish, Subscribe } from '../session/requests.js';
-import { Session } from '../session/session.js';
+import type { Ports, Rejected, StateChanged, TimerName, TransportName } from '../session/ports.js';
+import { type OperatedSession, Session } from '../session/session.js';
 import { checkDuration } from '../settings/checks.js';
 import type { ClientOptions } from '../settings/options.js';
 import { NOT_LOADED, type Transport, type TransportEnd } from '../transports/transport.js';
-import type { Gap, PresenceChange, StateChange, StateName, TokenReason } from '../values.js';
+import type { StateChange, StateName, TokenReason } from '../values.js';
 import type { Loose } from '../wire/compact.js';
-import type { Operations } from './background.js';
+import type { Background } from './background.js';
 import { BACKGROUND } from './background_part.js';
 import type { Client, Environment } from './client.js';
 import { Connection, type Owner } from './connection.js';
 import { checkPlatform } from './environment.js';
 import type { HttpApi } from './http_operations.js';
-import type { Entry, Inbox } from './inbox.js';
 import { Listeners } from './listeners.js';
-import { lazily, PARTS } from './parts.js';
+import { lazily } from './parts.js';
 import type { PublishManyOptions } from './publications.js';
 import type { Recovery } from './recovery.js';
 import { rejected } from './rejected.js';
@@ -52,30 +42,28 @@ import { type Waiting, within } from './waiting.js';
 /** Close code of a connection that ended without one (docs/errors.md). */
 const LOST = 1006;
 
-/** Maximum remembered ids of own messages with `echo: false`, which may be in transit. */
-const OWN_IDS = 10_000;
-
 /** Runs the session of a client. */
 export class Driver implements Client, Ports, Owner {
   readonly clock: Clock;
   readonly listeners: Listeners;
   readonly tokens: TokenSource;
   state: StateName = 'initialized';
-  /** Since when there has been no connection, by the clock. */
-  disconnectedSince: number;
+  /** Since when there has been no connection, by the clock; only for texts of errors. */
+  disconnectedSince!: number;
   /** Failure of the last connection or attempt, until there is a connection again. */
   lastFailure: StateChange | undefined;
   /** The reason why there is no token, until there is one. */
   tokenFailure: PubSubError | undefined;
   /** The peer's features and limits; undefined before the first connection. */
   peer: Peer | undefined;
-  /** Undefined before that part is loaded. */
-  private _operations: Operations | undefined;
-  private _provide!: (operations: Operations) => void;
+  crowded = false;
+  /** The operations; undefined before that part is loaded. */
+  _background: Background | undefined;
+  private _provide!: (background: Background) => void;
   /** The last error of its loading, with the cause. */
   private _notLoaded: unknown;
   /** Resolves when that part is loaded. */
-  private readonly _provided = new Promise<Operations>((resolve) => {
+  private readonly _provided = new Promise<Background>((resolve) => {
     this._provide = resolve;
   });
   /** Resolves when earlier calls of operations have begun; undefined if none waits. */
@@ -88,13 +76,7 @@ export class Driver implements Client, Ports, Owner {
   private _closing = false;
   private _drain = 0;
   private _fetching: AbortController | undefined;
-  private _numbers = 0;
-  /** By subscription. */
-  readonly inboxes: Map<number, Inbox> = new Map();
-  /** Subscriptions that failed during a step of the session. */
-  private _failed: number[] = [];
   private readonly _timers = new Map<TimerName, TimerHandle>();
-  private readonly _own = new Set<string | undefined>();
   /** The transport to dial after the current call. */
   private _next: TransportName | undefined;
   /** Counts the calls of `dial` and `hangUp`; a transport of an earlier call is discarded. */
@@ -110,23 +92,22 @@ export class Driver implements Client, Ports, Owner {
     readonly environment: Environment,
   ) {
     this.clock = environment.clock;
-    this.disconnectedSince = this.clock.now();
     this.listeners = new Listeners(options.logger);
     this.tokens = new TokenSource(options, this.clock);
   }
 
   /** Created at the first use, because the platform may not support it. */
-  get session(): Session {
-    if (this._session) return this._session;
+  get session(): OperatedSession {
+    if (this._session) return this._session as OperatedSession;
     const { options, environment } = this;
     const isBare = options.transport === 'auto' && environment.hasWebSocket?.(options) === false;
     const settings: ClientOptions = isBare ? { ...options, transport: 'sse' } : options;
     this._session = new Session(settings, this, environment.random);
-    return this._session;
+    return this._session as OperatedSession;
   }
 
   /** Call into the session, then perform its effects. */
-  perform(call: (session: Session) => void): void {
+  perform(call: (session: OperatedSession) => void): void {
     call(this.session);
     this.handled();
   }
@@ -153,10 +134,9 @@ export class Driver implements Client, Ports, Owner {
 
   /** After a call into the session: write, dial, end failed subscriptions. */
   handled(): void {
-    if (this._failed.length) for (const sub of this._failed.splice(0)) this.remove(sub);
     if (this._next) this._open(this._next);
     this._connection?.flush();
-    this._operations?.publisher.handled();
+    this._background?.publisher.handled();
   }
 
   // ---------------------------------------------------------------- ports of the session
@@ -166,7 +146,9 @@ export class Driver implements Client, Ports, Owner {
     if (from === to) return;
     const change = { from, to, code, reason, retryIn, attempt };
     this.state = to;
-    if (from === 'connected' || from === 'initialized') this.disconnectedSince = this.clock.now();
+    if (DEVELOPMENT && (from === 'connected' || from === 'initialized')) {
+      this.disconnectedSince = this.clock.now();
+    }
     if (to === 'connected') this.lastFailure = undefined;
     else if (code !== undefined || reason) this.lastFailure = change;
     this.options.logger.debug?.([from, '->', to, code].join(' ').trim());
@@ -241,31 +223,6 @@ export class Driver implements Client, Ports, Owner {
       .then(answer, () => answer(false));
   }
 
-  probeHttp(auth: Loose<AuthFrame>): void {
-    this.probe(auth);
-  }
-
-  deliver(sub: number, message: Envelope, many: boolean): void {
-    if (this._own.size && this._own.has(message.id)) return;
-    this._put(sub, this.inboxes.get(sub), message, many);
-  }
-
-  gap(sub: number, gap: Gap, many: boolean): void {
-    this._put(sub, this.inboxes.get(sub), { kind: 'gap', gap }, many);
-  }
-
-  presenceChanged(sub: number, presence: PresenceChange): void {
-    this._put(sub, this.inboxes.get(sub)?.presence, { kind: 'presence', presence }, false);
-  }
-
-  joined(sub: number, topics: readonly string[], denied: readonly Denial[]): void {
-    this.inboxes.get(sub)?.join(topics, denied);
-  }
-
-  settle(ref: number, outcome: Outcome): void {
-    this._operations?.publisher.settle(ref, outcome);
-  }
-
   problem(problem: Loose<ErrorInfo>): void {
     this.listeners.report(rejected(problem));
   }
@@ -273,9 +230,7 @@ export class Driver implements Client, Ports, Owner {
   finished(error: Rejected | undefined): void {
     if (error) this._error = rejected(error);
     this._over.abort(this._error ?? new ClosedError());
-    this._operations?.publisher.finish();
-    for (const inbox of this.inboxes.values()) inbox.finish(this._error);
-    this.inboxes.clear();
+    this._background?.publisher.finish(this._error);
     this.listeners.finish();
   }
 
@@ -290,29 +245,29 @@ export class Driver implements Client, Ports, Owner {
 
   /** The operations of the client, which load beside its first connection. */
   async background(): Promise<void> {
-    const { operations } = await BACKGROUND.load();
-    this._operations ??= operations(this);
-    this._provide(this._operations);
+    const { background } = await BACKGROUND.load();
+    this._background ??= background(this);
+    this._provide(this._background);
   }
 
   /** Connect, and call an operation. Before that part is loaded, calls wait in their order. */
   async operate<Result>(
     options: PublishManyOptions,
-    call: (operations: Operations) => Promise<Result>,
+    call: (background: Background) => Promise<Result>,
   ): Promise<Result> {
     options.signal?.throwIfAborted();
     if (DEVELOPMENT) this.timeoutOf(options.timeout);
     if (options.via !== 'rest') this.connect();
-    const { _operations: operations, _turn: before } = this;
-    if (operations && !before) return call(operations);
+    const { _background: loaded, _turn: before } = this;
+    if (loaded && !before) return call(loaded);
     // If it does not load now, the next connection or call tries again.
     this.background().catch((error: unknown) => {
       if (DEVELOPMENT) this._notLoaded = error;
     });
-    const provided = within(this._provided, this.over) as Promise<Operations>;
+    const provided = within(this._provided, this.over) as Promise<Background>;
     const entering = this.part(Promise.all([provided, before]), options)
       // Wrapped in a list, so that the turn passes before there is a result.
-      .then(([loaded]) => [call(loaded)] as const);
+      .then(([background]) => [call(background)] as const);
     // A failed call only gives up its own turn, not earlier ones.
     const turn = Promise.allSettled([before, entering]).then(() => {
       if (this._turn === turn) this._turn = undefined;
@@ -334,21 +289,9 @@ export class Driver implements Client, Ports, Owner {
     return new Recovery(this);
   });
 
-  /** Add presence to the session, once, before the first call that needs it. */
-  async addPresence(options: Waiting): Promise<void> {
-    const session = this.session as OperatedSession;
-    if (session.subscriptions.presence) return;
-    (await this.part(PARTS.presence(), options)).install(session);
-  }
-
   /** Milliseconds since the last byte of the server; 0 without a connection. */
   get idle(): number {
     return this._connection?.idle ?? 0;
-  }
-
-  /** A unique number of this client. */
-  number(): number {
-    return ++this._numbers;
   }
 
   /** Timeout of an operation in milliseconds. */
@@ -407,7 +350,7 @@ export class Driver implements Client, Ports, Owner {
     this._drain = end - clock.now();
     this.perform((session) => (time ? session.close() : session.abort()));
     for await (const _ of states);
-    const requests = Promise.resolve(this._operations?.publisher.requests);
+    const requests = Promise.resolve(this._background?.publisher.requests);
     await within(requests, undefined, clock, end - clock.now());
   }
 
@@ -416,32 +359,6 @@ export class Driver implements Client, Ports, Owner {
     const states = this.listeners.open('state');
     if (this.over.aborted) states.finish();
     return states;
-  }
-
-  /**
-   * Begin a subscription.
-   *
-   * @throws ClosedError The client has ended, while a part of it was loading; if it failed, its error.
-   */
-  add(request: Subscribe, inbox: Inbox): void {
-    if (this.over.aborted) this.checkOpen();
-    this.inboxes.set(request.sub, inbox);
-    this.perform((session) => session.subscribe(request));
-  }
-
-  /** End a subscription. Does nothing when it has ended. */
-  remove(sub: number): void {
-    if (this.inboxes.delete(sub)) this.perform((session) => session.unsubscribe(sub));
-  }
-
-  /** Skip messages of this client for its own subscriptions, if `echo` is off. */
-  rememberOwn(messages: Publish['messages']): void {
-    if (this.options.echo) return;
-    for (const { id } of messages) this._own.add(id);
-    for (const id of this._own) {
-      if (this._own.size <= OWN_IDS) break;
-      this._own.delete(id);
-    }
   }
 
   // ---------------------------------------------------------------- inside
@@ -465,13 +382,5 @@ export class Driver implements Client, Ports, Owner {
     } else {
       open(made);
     }
-  }
-
-  /** Add an entry; let the program run if the inbox is full, and remove a failed subscription. */
-  private _put(sub: number, inbox: Inbox | undefined, entry: Entry, many: boolean): void {
-    inbox?.put(entry, many);
-    if (!inbox?.full && !inbox?.finished) return;
-    if (this._connection) this._connection.crowded = true;
-    if (inbox.finished) this._failed.push(sub);
   }
 }

@@ -93,8 +93,8 @@ export function failed(
       );
     }
     const code = isLate ? 'timeout' : 'outcome_unknown';
-    const message = DEVELOPMENT && isLate ? LATE : undefined;
-    return new OperationTimeout(message, { code, topic, id, outcomeUnknown: true });
+    const about = { code, topic, id, outcomeUnknown: true };
+    return new OperationTimeout(DEVELOPMENT && isLate ? LATE : undefined, about);
   });
 }
 

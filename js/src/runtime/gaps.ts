@@ -62,15 +62,12 @@ export function warn(gap: Gap, logged: Set<string>, logger: Logger): void {
   if (logged.has(gap.topic)) return;
   logged.add(gap.topic);
   if (logged.size > LOGGED) logged.delete(logged.values().next().value as string);
-  logger.warn(unseen(gap));
-}
-
-function unseen(gap: Gap): string {
   const { message } = missed(gap);
-  if (!DEVELOPMENT) return message;
-  return (
-    `${message} To handle gaps, pass \`onGap\` (a function, or 'raise') or ` +
-    "`stateLoader` to subscribe(), listen to `ps.on('gap')`, or iterate `sub.events()`. Further " +
-    'gaps of this topic are not logged for this subscription; `sub.stats` counts them.'
+  logger.warn(
+    DEVELOPMENT
+      ? `${message} To handle gaps, pass \`onGap\` (a function, or 'raise') or ` +
+          "`stateLoader` to subscribe(), listen to `ps.on('gap')`, or iterate `sub.events()`. " +
+          'Further gaps of this topic are not logged for this subscription; `sub.stats` counts them.'
+      : message,
   );
 }

@@ -80,7 +80,6 @@ export class HttpApi {
         throw new OperationTimeout(undefined, { topic });
       }
       if (!certain && !(await this._isThere(topic, limits))) return undefined;
-      this._client.rememberOwn(messages);
       return { kind: 'acked', results: await this._api.publish(messages, limits) };
     };
     const turn = publish();

@@ -4,50 +4,51 @@ import { DEVELOPMENT } from '../build.js';
 import type { TimerHandle } from '../clock.js';
 import { fromCode, PubSubError } from '../errors.js';
 import type { JsonObject, PublishResult } from '../generated/wire.js';
-import { Fifo } from '../session/fifo.js';
-import type { Outcome } from '../session/ports.js';
-import type { Publishes } from '../session/publishes.js';
+import type { Outcome, OutcomePort } from '../session/ports.js';
 import type { Publish } from '../session/requests.js';
-import type { Session } from '../session/session.js';
+import type { OperatedSession } from '../session/session.js';
 import type { Published } from '../values.js';
 import { Backpressure } from './backpressure.js';
 import { firstFrame } from './batches.js';
-import type { Client, Settling } from './client.js';
+import type { Client } from './client.js';
+import type { Deliveries } from './deliveries.js';
 import { failed, unansweredUpdate } from './failures.js';
+import { PARTS } from './parts.js';
 import type { Prepared, PublishManyOptions, PublishOptions } from './publications.js';
 import { rejected } from './rejected.js';
 import { onAbort, type Waiting, within } from './waiting.js';
 
 /** A publish or presence update without an outcome. */
 interface Unsettled {
-  readonly ref: number;
   readonly settle: (outcome: Outcome) => void;
   /** When it is given up, by the clock. */
   readonly end: number;
 }
 
 /** Publishes one message or many, over the connection or as a request. */
-export class Publisher implements Settling {
+export class Publisher implements OutcomePort {
   /** Resolves when the publishes over HTTP are settled. */
   requests: Promise<unknown> | undefined;
-  private readonly _awaiting = new Fifo<Unsettled>();
+  /** By `ref`. */
+  private readonly _awaiting = new Map<number, Unsettled>();
   /** Admits publishes as the queue has room, with the policy `block`. */
   private readonly _backpressure: Backpressure | undefined;
   /** When the earliest deadline of a publish was, by the clock; its timer fires then. */
   private _deadline = Infinity;
   private _deadlineTimer: TimerHandle | undefined;
   private _isSlow = false;
+  private _numbers = 0;
 
   /**
    * @param _client Calls `handled` after each call into its session.
-   * @param _publishes The queue.
+   * @param _deliveries Skips own messages; ends with the client.
    */
   constructor(
     private readonly _client: Client,
-    private readonly _publishes: Publishes,
+    private readonly _deliveries: Deliveries,
   ) {
     if (_client.options.sendPolicy === 'block')
-      this._backpressure = new Backpressure(_client, _publishes);
+      this._backpressure = new Backpressure(_client, _deliveries, this);
   }
 
   // ---------------------------------------------------------------- operations
@@ -96,13 +97,27 @@ export class Publisher implements Settling {
     options: Waiting,
   ): Promise<void> {
     const { _client: client } = this;
-    await client.addPresence(options);
-    const ref = client.number();
-    const settled = this.settled(ref, (session) => session.updatePresence(topic, data, ref));
+    await this.addPresence(options);
+    const ref = this.number();
+    const settled = this.settled(ref, ({ operations }) =>
+      operations.updatePresence(topic, data, ref),
+    );
     const limit = client.timeoutOf(options.timeout);
     const outcome = await within(settled, options.signal, client.clock, limit);
     if (outcome?.kind === 'rejected') throw rejected(outcome, topic);
     if (!outcome) throw unansweredUpdate(client, limit, topic);
+  }
+
+  /** Add presence to the session, once, before the first call that needs it. */
+  async addPresence(options: Waiting): Promise<void> {
+    const { session } = this._client;
+    if (session.operations.ownPresence) return;
+    (await this._client.part(PARTS.presence(), options)).install(session);
+  }
+
+  /** A unique number of this client. */
+  number(): number {
+    return ++this._numbers;
   }
 
   // ---------------------------------------------------------------- from the driver
@@ -111,27 +126,31 @@ export class Publisher implements Settling {
    * Call into the session; the promise receives the settled outcome. It rejects if the client has
    * ended.
    */
-  settled(ref: number, call: (session: Session) => void, end: number = Infinity): Promise<Outcome> {
+  settled(
+    ref: number,
+    call: (session: OperatedSession) => void,
+    end: number = Infinity,
+  ): Promise<Outcome> {
     const { _client: client } = this;
     return new Promise((settle) => {
       // The client may have ended while a part of it was loading.
       if (client.over.aborted) client.checkOpen();
-      this._awaiting._add({ ref, settle, end });
+      this._awaiting.set(ref, { settle, end });
       client.perform(call);
     });
   }
 
   /** The outcome of a publish or an update of presence. */
   settle(ref: number, outcome: Outcome): void {
-    const one = this._awaiting._find((each) => each.ref === ref);
-    this._awaiting._delete(one);
+    const one = this._awaiting.get(ref);
+    this._awaiting.delete(ref);
     one?.settle(outcome);
   }
 
   /** After a call into the session: admit what waits for room, and warn once of the rate. */
   handled(): void {
     this._backpressure?.admit();
-    if (this._isSlow || !this._publishes.slowed) return;
+    if (this._isSlow || !this._client.session.operations.publishes.slowed) return;
     this._isSlow = true;
     const { options, peer } = this._client;
     options.logger.warn(
@@ -142,8 +161,9 @@ export class Publisher implements Settling {
   }
 
   /** The client has ended. */
-  finish(): void {
+  finish(error: PubSubError | undefined): void {
     this._deadlineTimer?.cancel();
+    this._deliveries.finish(error);
   }
 
   // ---------------------------------------------------------------- inside
@@ -165,6 +185,7 @@ export class Publisher implements Settling {
     // A plain HIP-56 peer does not acknowledge publishes on a socket, but answers a request.
     const certain = via === 'rest';
     if (certain || (via !== 'socket' && client.peer?.acks === false)) {
+      this._deliveries.rememberOwn(items);
       const request = client
         .part(client.http(), options)
         .then((api) => api.publish(items, options, certain))
@@ -175,7 +196,7 @@ export class Publisher implements Settling {
       return request;
     }
     const publish: Publish = {
-      ref: client.number(),
+      ref: this.number(),
       messages: items.map(({ publication }) => publication),
       size: items.reduce((sum, { size }) => sum + size, 0),
       policy: client.options.sendPolicy,
@@ -191,10 +212,10 @@ export class Publisher implements Settling {
     const { ref, messages } = publish;
     const { _backpressure: waits } = this;
     if (end < this._deadline) this._expireAt(end);
-    if (!waits) this._client.rememberOwn(messages);
+    if (!waits) this._deliveries.rememberOwn(messages);
     const settled = this.settled(
       ref,
-      (session) => (waits ? waits.publish(publish, signal) : session.publish(publish)),
+      ({ operations }) => (waits ? waits.publish(publish, signal) : operations.publish(publish)),
       end,
     );
     if (!signal) return settled;
@@ -217,7 +238,7 @@ export class Publisher implements Settling {
         this._deadline = Infinity;
         const now = clock.now();
         let next = Infinity;
-        for (const { ref, end } of this._awaiting._all()) {
+        for (const [ref, { end }] of [...this._awaiting]) {
           if (end <= now) this._expire(ref);
           else next = Math.min(next, end);
         }
@@ -229,7 +250,7 @@ export class Publisher implements Settling {
 
   private _expire(ref: number): void {
     this._backpressure?.expire(ref);
-    this._client.perform((session) => session.expire(ref));
+    this._client.perform(({ operations }) => operations.expire(ref));
   }
 
   /** One result per message, in order, from the outcome of a publish. */

@@ -2,6 +2,7 @@
 
 import { RECONNECTS } from '../session/lifecycle.js';
 import type { TransportEnd } from '../transports/transport.js';
+import type { Background } from './background.js';
 import type { Client, Place } from './client.js';
 import type { Connection } from './connection.js';
 import type { Inbox } from './inbox.js';
@@ -13,7 +14,7 @@ interface Left extends Place {
 
 /** The client of the page. */
 interface Recovered extends Client {
-  readonly inboxes: ReadonlyMap<number, Inbox>;
+  readonly _background: Background | undefined;
   readonly _connection: Connection | undefined;
   dropped(end: TransportEnd): void;
 }
@@ -71,10 +72,11 @@ export class Recovery {
 
   /** The page is left: store all positions, and keep the presence. */
   private _leave(): void {
-    const { clock, inboxes, session, peer } = this._client;
+    const { clock, _background: background, session, peer } = this._client;
     const places: Record<string, Left> = {};
-    for (const [sub, inbox] of inboxes) {
-      const { since, after } = session.subscriptions?.routes.all.get(sub)?.cursor.request() ?? {};
+    for (const [sub, inbox] of background?.deliveries.inboxes ?? []) {
+      const state = session.operations.subscriptions.routes.all.get(sub);
+      const { since, after } = state?.cursor.request() ?? {};
       const key = keyOf(inbox.topics);
       const before = places[key];
       const place = { since, after: unread(inbox, after) };

@@ -1,5 +1,6 @@
 /** Subscriptions with `types` or own presence: loaded with the first of them. */
 
+import { DEVELOPMENT } from '../build.js';
 import { checkFlag, invalid, kind, PATTERNS_MAX } from '../settings/checks.js';
 import { isWildcard } from '../topics.js';
 import type { JsonObject, Message } from '../values.js';
@@ -27,7 +28,7 @@ export function prepareInbox(
 ): () => void {
   if (types !== undefined) inbox.filter = new TypeFilter(checkTypes(types), inbox);
   if (typeof presence !== 'object') {
-    checkFlag('presence', presence ?? false);
+    if (DEVELOPMENT) checkFlag('presence', presence ?? false);
     return () => {};
   }
   const own = checkOwn(presence, inbox.topics);
@@ -99,9 +100,9 @@ function checkOwn(presence: object | null, topics: readonly string[]): JsonObjec
 }
 
 function setPresence(client: Client, publisher: Settling, topic: string, own: JsonObject): void {
-  const ref = client.number();
+  const ref = publisher.number();
   void publisher
-    .settled(ref, (session) => session.updatePresence(topic, own, ref))
+    .settled(ref, ({ operations }) => operations.updatePresence(topic, own, ref))
     .then((outcome) => {
       if (outcome.kind !== 'rejected' || outcome.code === 'closed') return;
       client.listeners.report(rejected(outcome, topic));

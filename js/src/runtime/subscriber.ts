@@ -4,12 +4,14 @@ import { DEVELOPMENT } from '../build.js';
 import type { Subscribe } from '../session/requests.js';
 import { merged } from '../settings/checks.js';
 import { checkReceiveQueue } from '../settings/option_checks.js';
-import type { Client, Settling } from './client.js';
+import type { Client } from './client.js';
+import type { Deliveries } from './deliveries.js';
 import { late } from './failures.js';
 import { checkHistory } from './gaps.js';
 import type { Handlers } from './handlers.js';
 import { Inbox } from './inbox.js';
 import { PARTS } from './parts.js';
+import type { Publisher } from './publisher.js';
 import type { SubscribeOptions } from './subscribing.js';
 import { Subscription } from './subscription.js';
 import { onAbort, within } from './waiting.js';
@@ -21,7 +23,7 @@ import { onAbort, within } from './waiting.js';
  */
 export async function subscribe<Data>(
   client: Client,
-  publisher: Settling,
+  { deliveries, publisher }: { readonly deliveries: Deliveries; readonly publisher: Publisher },
   topics: readonly string[],
   options: SubscribeOptions<Data>,
 ): Promise<Subscription<Data>> {
@@ -31,7 +33,7 @@ export async function subscribe<Data>(
   const place = isNew ? options : (await client.part(client.recovery(), {})).place(topics);
   const { since, after } = place;
   const request: Subscribe = {
-    sub: client.number(),
+    sub: publisher.number(),
     topics,
     since: since && Math.round(+since),
     history,
@@ -42,7 +44,7 @@ export async function subscribe<Data>(
   const bounds = merged(queue, client.options.receiveQueue);
   const limit = client.timeoutOf(options.timeout);
   signal?.throwIfAborted();
-  if (request.presence) await client.addPresence(options);
+  if (request.presence) await publisher.addPresence(options);
   const inbox = new Inbox(request.topics, bounds, request.after);
   const special = types ?? (typeof presence === 'boolean' ? undefined : presence);
   const setPresence =
@@ -54,11 +56,12 @@ export async function subscribe<Data>(
           inbox,
           options,
         );
-  const handlers = options as Handlers;
-  const subscription = new Subscription<Data>(inbox, handlers, client.listeners, () => {
+  const leave = (): void => {
     ignore();
-    client.remove(request.sub);
-  });
+    deliveries.remove(request.sub);
+  };
+  const { listeners } = client;
+  const subscription = new Subscription<Data>(inbox, options as Handlers, listeners, leave);
   const end = (): void => void subscription.unsubscribe();
   const ignore = onAbort(signal, end);
   if (onPresence && !onMessage) {
@@ -66,7 +69,7 @@ export async function subscribe<Data>(
     // members, so a full inbox keeps the latest one of each topic.
     inbox.presence = new Inbox(request.topics, { ...bounds, policy: 'gap' });
   }
-  client.add(request, inbox);
+  deliveries.add(request, inbox);
   if (setPresence) void inbox.answered.then(setPresence);
   if (onMessage || onPresence) void subscription.run(inbox.presence);
   const { clock } = client;

@@ -4,7 +4,7 @@ import { type CloseAction, CODES, closeAction } from '../generated/errors.js';
 import type { ErrorFrame, ErrorInfo } from '../generated/wire.js';
 import type { Loose } from '../wire/compact.js';
 import type { Peer } from './peer.js';
-import type { Rejected, TimerName } from './ports.js';
+import type { TimerName } from './ports.js';
 
 /**
  * Input of the guards and actions of the lifecycle; an event sets the fields that it has. An error
@@ -60,11 +60,6 @@ export function endsConnection({ code, ref }: ErrorFrame): boolean {
   return ref === undefined && CODES.get(code)?.close !== undefined;
 }
 
-/** Whether to retry after a rejection automatically. */
-export function isRetryable(code: string): boolean {
-  return CODES.get(code)?.retryable ?? false;
-}
-
 /** The error code itself, or that of a close code. */
 export function codeOf(given: SessionEvent['code']): string {
   if (typeof given === 'string') return given;
@@ -74,10 +69,3 @@ export function codeOf(given: SessionEvent['code']): string {
 
 /** The code of a refusal because of the publish rate. */
 export const RATE_LIMITED = 'rate_limited';
-
-/** The outcome of a call after the end. */
-export const CLOSED: Rejected = {
-  kind: 'rejected',
-  code: 'closed',
-  message: 'The client is closed.',
-};

@@ -17,12 +17,10 @@ import type { Loose } from '../wire/compact.js';
 import { Attempts } from './attempts.js';
 import type { Context } from './context.js';
 import { Credentials } from './credentials.js';
-import { actionOf, CLOSED, codeOf, type SessionEvent, unexplained } from './events.js';
-import type { OwnPresence } from './own_presence.js';
+import { actionOf, codeOf, type SessionEvent, unexplained } from './events.js';
+import type { Operations } from './operations.js';
 import type { Peer } from './peer.js';
 import type { Rejected } from './ports.js';
-import type { Publishes } from './publishes.js';
-import type { Subscriptions } from './subscriptions.js';
 import { TransportChoice } from './transport_choice.js';
 
 const NORMAL = 1000;
@@ -47,11 +45,8 @@ export class Lifecycle implements Steps<SessionEvent> {
   over = false;
   /** A transport is being opened, or open. */
   linked = false;
-  /** Both are added before a server welcomes the client. */
-  subscriptions: Subscriptions | undefined;
-  publishes: Publishes | undefined;
-  /** The part that a client without presence does not have. */
-  ownPresence: OwnPresence | undefined;
+  /** Added before a server welcomes the client. */
+  operations: Operations | undefined;
   readonly _attempts: Attempts;
   readonly _credentials: Credentials;
   readonly _choice: TransportChoice;
@@ -159,7 +154,8 @@ export class Lifecycle implements Steps<SessionEvent> {
    */
   _dataArrived({ idle = 0 }: SessionEvent): boolean {
     if (this._hasPings) return idle < this._pongLimit;
-    return !this.subscriptions?.size || idle < this._pongLimit + this._context.options.pingInterval;
+    const { pingInterval } = this._context.options;
+    return !this.operations?.subscriptions.size || idle < this._pongLimit + pingInterval;
   }
 
   _reachable({ ok = false }: SessionEvent): boolean {
@@ -172,7 +168,7 @@ export class Lifecycle implements Steps<SessionEvent> {
   }
 
   get _unsettled(): boolean {
-    return Boolean(this.publishes?.size);
+    return Boolean(this.operations?.publishes.size);
   }
 
   // ---------------------------------------------------------------- actions: token
@@ -233,28 +229,26 @@ export class Lifecycle implements Steps<SessionEvent> {
     this._clientId = [...peer.client_id].slice(0, 64).join('');
     context.peer = peer;
     context.ports.welcomed(peer);
-    if (isNew) this.publishes?.connected(peer);
+    if (isNew) this.operations?.publishes.connected(peer);
     this._credentials._accepted(peer.tokenLife);
   }
 
   /** Request every subscription, and send the own presence again. */
   _rejoin(): void {
-    this.subscriptions?.connected(this._context.peer as Peer);
-    this.ownPresence?.connected();
+    this.operations?.subscriptions.connected(this._context.peer as Peer);
+    this.operations?.ownPresence?.connected();
   }
 
   /** Send what waited. */
   _flush(): void {
-    this.publishes?.flush();
+    this.operations?.publishes.flush();
   }
 
   /** End the connection, or the attempt to open one. */
   _leave(): void {
     const { timers } = this._context;
     timers.stop('open', 'ping', 'pong', 'stable', 'refresh', 'pace', 'rejoin', 'grace');
-    this.subscriptions?.lost();
-    this.publishes?.lost();
-    this.ownPresence?.lost();
+    this.operations?.lost();
     this._context.peer = undefined;
     this._startSuspend();
     this._hangUp(RECONNECTS);
@@ -295,7 +289,7 @@ export class Lifecycle implements Steps<SessionEvent> {
     const choice = this._choice;
     if (choice._isProbingHttp || !choice._mayFallBack || !this._hasToken) return;
     choice._isProbingHttp = true;
-    this._context.ports.probeHttp(this._auth());
+    this._context.ports.probe(this._auth());
   }
 
   /** Until a connection is stable, the next time is final. */
@@ -310,7 +304,7 @@ export class Lifecycle implements Steps<SessionEvent> {
     const { retry_after_ms: retryAfter = 0, kind } = event;
     this._countCall(event);
     if (kind === 'open') this._attempts._outage += this._context.options.openTimeout;
-    this._retryIn = this._attempts._plan(retryAfter, this.publishes?.survivesDrop);
+    this._retryIn = this._attempts._plan(retryAfter, this.operations?.publishes.survivesDrop);
   }
 
   /** Do not wait before the next attempt. */
@@ -375,18 +369,12 @@ export class Lifecycle implements Steps<SessionEvent> {
 
   /** Let no timer, no call and no transport outlive the session; settle what is left. */
   private _end(error?: Rejected): void {
-    const unsent: Rejected = error ?? {
-      ...CLOSED,
-      message: 'The client was closed before it could send the message.',
-    };
     this.over = true;
-    this.subscriptions?.lost();
     this._context.peer = undefined;
     this._context.timers.stopAll();
     this._credentials._abandon();
     this._hangUp(NORMAL);
-    this.publishes?.settleAll(unsent);
-    this.ownPresence?.settleAll(unsent);
+    this.operations?.finish(error);
     this._credentials._forget();
     this._context.ports.finished(error);
   }

@@ -1,24 +1,166 @@
-/** The session parts for the operations of a program. */
+/**
+ * The operations of a program on a session: subscriptions, publishes, and presence if it is used.
+ *
+ * They load beside the first connection. Until then, a session has none.
+ */
 
+import type { ErrorFrame, JsonObject, ServerFrame } from '../generated/wire.js';
+import type { Context } from './context.js';
+import { RATE_LIMITED } from './events.js';
+import type { OwnPresence } from './own_presence.js';
+import type { DeliveryPorts, OutcomePort, Rejected, SessionTimer } from './ports.js';
 import { Publishes } from './publishes.js';
-import type { Session } from './session.js';
+import type { Publish, Subscribe } from './requests.js';
 import { Subscriptions } from './subscriptions.js';
 
-interface Parts {
-  readonly subscriptions: Subscriptions;
-  readonly publishes: Publishes;
+const CLOSED: Rejected = { kind: 'rejected', code: 'closed', message: 'The client is closed.' };
+
+/** The session, as its operations see it. */
+interface Operated {
+  readonly context: Context;
+  readonly lifecycle: { readonly over: boolean; readonly _draining: boolean };
+  /** The program made a call. */
+  _called(): void;
+  /** A call is complete. */
+  _end(): void;
 }
 
-/** A session with these parts. */
-export type OperatedSession = Session & Parts;
+/** The operations of one session. */
+export class Operations {
+  readonly subscriptions: Subscriptions;
+  readonly publishes: Publishes;
+  /** The part that a client without presence does not have. */
+  ownPresence: OwnPresence | undefined;
 
-/** Add the parts to a session that no server has welcomed yet. */
-export function operated(session: Session): OperatedSession {
-  const { context, lifecycle } = session;
-  const parts: Parts = {
-    subscriptions: new Subscriptions(context),
-    publishes: new Publishes(context),
-  };
-  Object.assign(lifecycle, parts);
-  return Object.assign(session, parts);
+  /**
+   * @param _session Receives the end of each call.
+   * @param deliveries The ports of subscriptions.
+   * @param outcomes The port of publishes and updates of presence.
+   */
+  constructor(
+    private readonly _session: Operated,
+    readonly deliveries: DeliveryPorts,
+    readonly outcomes: OutcomePort,
+  ) {
+    this.subscriptions = new Subscriptions(_session.context, deliveries);
+    this.publishes = new Publishes(_session.context, outcomes);
+  }
+
+  // ---------------------------------------------------------------- from the program
+
+  /** Add a subscription; its presence requires that part. */
+  subscribe(request: Subscribe): void {
+    if (this._ended) {
+      const { code, message } = CLOSED;
+      const denied = request.topics.map((topic) => ({ topic, code, message }));
+      this.deliveries.joined(request.sub, [], denied);
+    } else {
+      this.subscriptions.subscribe(request);
+      this._session._called();
+    }
+    this._session._end();
+  }
+
+  /** End a subscription. */
+  unsubscribe(sub: number): void {
+    this.subscriptions.unsubscribe(sub);
+    this.ownPresence?.keepTopics();
+    this._session._end();
+  }
+
+  /** Add a publish. */
+  publish(publish: Publish): void {
+    if (this._ended) {
+      this.outcomes.settle(publish.ref, CLOSED);
+    } else {
+      this.publishes.publish(publish);
+      this._session._called();
+    }
+    this._session._end();
+  }
+
+  /** The program's timeout of a publish has passed. It is not sent after that. */
+  expire(ref: number): void {
+    this.publishes.expire(ref);
+    this._session._end();
+  }
+
+  /**
+   * Change the client's own presence on one topic, or (undefined) on all of its topics.
+   *
+   * @param ref Chosen by the caller, not used before; undefined if no call waits.
+   */
+  updatePresence(topic: string | undefined, data: JsonObject, ref?: number): void {
+    if (!this._session.lifecycle.over) {
+      this.ownPresence?.update(topic, data, ref);
+      this._session._called();
+    } else if (ref) {
+      this.outcomes.settle(ref, CLOSED);
+    }
+    this._session._end();
+  }
+
+  // ---------------------------------------------------------------- from the session
+
+  /** A frame arrived; `at`: when, by the local clock, Unix milliseconds. */
+  receive(frame: ServerFrame, at: number): void {
+    const { subscriptions, publishes, ownPresence } = this;
+    if (frame.type === 'subscribed') {
+      subscriptions.subscribed(frame, at);
+    } else if (frame.type === 'published') {
+      if (!publishes.published(frame)) ownPresence?.acknowledged(frame.ref);
+    } else if (frame.type === 'presence.snapshot') {
+      subscriptions.presence?.snapshot(frame);
+    }
+  }
+
+  /** The server sent an error; false if it is not the answer to a request. */
+  rejected(frame: ErrorFrame): boolean {
+    const { subscriptions, publishes, ownPresence } = this;
+    const { code, ref, retry_after_ms: retryAfter } = frame;
+    if (publishes.rejected(frame)) return true;
+    const isLimited = code === RATE_LIMITED;
+    const isDelayed = isLimited && ownPresence?.rateLimited(ref);
+    const isAnswer = isDelayed || ownPresence?.rejected(frame) || subscriptions.rejected(frame);
+    if (isDelayed || (isLimited && !isAnswer && this._session.context.peer))
+      publishes.pause(retryAfter);
+    return isAnswer;
+  }
+
+  /** A timer of the operations fired. */
+  timerFired(timer: SessionTimer): void {
+    const { subscriptions, publishes, ownPresence } = this;
+    if (timer === 'rejoin') {
+      subscriptions.rejoin();
+    } else if (timer === 'grace') {
+      subscriptions.presence?.expire();
+    } else {
+      publishes.paced();
+      ownPresence?.flush();
+    }
+  }
+
+  /** The connection is lost. */
+  lost(): void {
+    this.subscriptions.lost();
+    this.publishes.lost();
+    this.ownPresence?.lost();
+  }
+
+  /** The session has ended, with an error or as asked. */
+  finish(error: Rejected | undefined): void {
+    const unsent = error ?? {
+      ...CLOSED,
+      message: 'The client was closed before it could send the message.',
+    };
+    this.subscriptions.lost();
+    this.publishes.settleAll(unsent);
+    this.ownPresence?.settleAll(unsent);
+  }
+
+  /** Whether the session has ended, or ends when all publishes are settled. */
+  private get _ended(): boolean {
+    const { over, _draining } = this._session.lifecycle;
+    return _draining || over;
+  }
 }

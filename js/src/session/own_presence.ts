@@ -8,7 +8,7 @@
 
 import type { ErrorFrame, JsonObject } from '../generated/wire.js';
 import type { Context } from './context.js';
-import type { Outcome, Rejected } from './ports.js';
+import type { Outcome, OutcomePort, Rejected } from './ports.js';
 import type { Publishes } from './publishes.js';
 import type { Routes } from './routes.js';
 
@@ -105,6 +105,7 @@ export class OwnPresence {
     private readonly _context: Context,
     private readonly _publishes: Publishes,
     private readonly _routes: Routes,
+    private readonly _outcomes: OutcomePort,
   ) {}
 
   /** Change it; `ref` is settled when the server acknowledges the change. */
@@ -230,6 +231,6 @@ export class OwnPresence {
   }
 
   private _settle(refs: readonly number[], outcome: Outcome): void {
-    for (const ref of refs) this._context.ports.settle(ref, outcome);
+    for (const ref of refs) this._outcomes.settle(ref, outcome);
   }
 }

@@ -79,10 +79,19 @@ export interface Ports {
   startTimer(name: TimerName, after: number): void;
   /** Stop a running timer. */
   cancelTimer(name: TimerName): void;
-  /** Try to open a WebSocket beside the event stream; answer with `probed`. */
-  probe(): void;
-  /** Check that the HTTP address answers as a PubSub service; answer with `answered`. */
-  probeHttp(auth: Loose<AuthFrame>): void;
+  /**
+   * Try to open a WebSocket beside the event stream, and answer with `probed`; or send `auth` to the
+   * HTTP address, and answer with `answered` whether it is a PubSub service.
+   */
+  probe(auth?: Loose<AuthFrame>): void;
+  /** The server sent an error that is not the answer to a request. */
+  problem(problem: Loose<ErrorInfo>): void;
+  /** The session has ended: on request (undefined), or with an error that a retry cannot fix. */
+  finished(error: Rejected | undefined): void;
+}
+
+/** @internal The ports of subscriptions. */
+export interface DeliveryPorts {
   /** A message for a subscription, in order, once; `many`: one of several in a replay. */
   deliver(sub: number, message: Envelope, many: boolean): void;
   /** Messages are missing here; `many`: among several messages of a replay. */
@@ -93,10 +102,10 @@ export interface Ports {
   joined(sub: number, topics: readonly string[], denied: readonly Denial[]): void;
   /** The members of a topic changed, for a subscription with presence. */
   presenceChanged(sub: number, change: PresenceChange): void;
+}
+
+/** @internal The port of publishes and updates of presence. */
+export interface OutcomePort {
   /** The outcome of a publish or an update of presence; called exactly once for each. */
   settle(ref: number, outcome: Outcome): void;
-  /** The server sent an error that is not the answer to a request. */
-  problem(problem: Loose<ErrorInfo>): void;
-  /** The session has ended: on request (undefined), or with an error that a retry cannot fix. */
-  finished(error: Rejected | undefined): void;
 }

@@ -6,6 +6,7 @@ import { matches } from '../topics.js';
 import type { PresenceChange } from '../values.js';
 import type { Context } from './context.js';
 import { PresenceMembers } from './members.js';
+import type { DeliveryPorts } from './ports.js';
 import type { Routes } from './routes.js';
 import type { SubscriptionState } from './subscription_state.js';
 
@@ -16,6 +17,7 @@ export class Presence {
   constructor(
     private readonly _context: Context,
     private readonly _routes: Routes,
+    private readonly _deliveries: DeliveryPorts,
   ) {}
 
   /** Show a later subscription the members that others already know. */
@@ -107,7 +109,7 @@ export class Presence {
   }
 
   private _showOne({ request }: SubscriptionState, change: PresenceChange): void {
-    this._context.ports.presenceChanged(request.sub, change);
+    this._deliveries.presenceChanged(request.sub, change);
   }
 }
 

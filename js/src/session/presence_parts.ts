@@ -1,12 +1,13 @@
 /** The session parts for presence. */
 
-import type { OperatedSession } from './operations.js';
 import { OwnPresence } from './own_presence.js';
 import { Presence } from './presence.js';
+import type { OperatedSession } from './session.js';
 
 /** Add presence to a session; a second call has no effect. */
-export function install({ context, lifecycle, publishes, subscriptions }: OperatedSession): void {
+export function install({ context, operations }: OperatedSession): void {
+  const { subscriptions, publishes, deliveries, outcomes } = operations;
   const { routes } = subscriptions;
-  subscriptions.presence ??= new Presence(context, routes);
-  lifecycle.ownPresence ??= new OwnPresence(context, publishes, routes);
+  subscriptions.presence ??= new Presence(context, routes, deliveries);
+  operations.ownPresence ??= new OwnPresence(context, publishes, routes, outcomes);
 }

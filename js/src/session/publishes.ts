@@ -11,7 +11,7 @@ import type { Context } from './context.js';
 import { RATE_LIMITED } from './events.js';
 import { Fifo } from './fifo.js';
 import type { Peer } from './peer.js';
-import type { Outcome, Rejected } from './ports.js';
+import type { Outcome, OutcomePort, Rejected } from './ports.js';
 import { PublishState } from './publish_state.js';
 import type { Publish } from './requests.js';
 import { nextTurn } from './turns.js';
@@ -72,7 +72,10 @@ export class Publishes {
   /** Milliseconds of delay by the rate limit; a pause counts as a second. */
   private _held = 0;
 
-  constructor(private readonly _context: Context) {}
+  constructor(
+    private readonly _context: Context,
+    private readonly _outcomes: OutcomePort,
+  ) {}
 
   // ---------------------------------------------------------------- queries
 
@@ -110,11 +113,10 @@ export class Publishes {
       if (place) this._requeue([]);
       this.flush();
     } else {
-      const { _messages: count, _bytes: bytes } = this._queue;
       this._giveUp(
         entry,
         'queue_full',
-        `Messages that wait to be sent: ${count}, with ${bytes} bytes in all.`,
+        `Messages that wait to be sent: ${this._queue._messages}, with ${this._queue._bytes} bytes in all.`,
       );
     }
   }
@@ -314,6 +316,6 @@ export class Publishes {
   private _settle(entry: PublishState, outcome: Outcome): void {
     this._queue._delete(entry);
     this._flight._delete(entry);
-    this._context.ports.settle(entry._publish.ref, outcome);
+    this._outcomes.settle(entry._publish.ref, outcome);
   }
 }

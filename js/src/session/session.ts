@@ -2,37 +2,24 @@
  * The session: events arrive by its methods, effects leave by its ports.
  *
  * All decisions of the SDK are made here, without a clock, socket, task or randomness of its own.
- * `lifecycle` follows the generated table. `operations.ts` adds `subscriptions` and `publishes`, which
- * keep their own state, and `presence_parts.ts` adds presence to clients that use it. All share one
- * `context`.
+ * `lifecycle` follows the generated table. `operations` has the subscriptions and publishes, which keep
+ * their own state; `presence_parts.ts` adds presence to clients that use it. All share one `context`.
  */
 
 import * as table from '../generated/lifecycle.js';
-import type { ErrorFrame, JsonObject, ServerFrame } from '../generated/wire.js';
+import type { ServerFrame } from '../generated/wire.js';
 import type { SessionOptions } from '../settings/session.js';
 import { Context } from './context.js';
-import {
-  actionOf,
-  CLOSED,
-  endsConnection,
-  RATE_LIMITED,
-  type SessionEvent,
-  TIMEOUTS,
-} from './events.js';
+import { actionOf, endsConnection, type SessionEvent, TIMEOUTS } from './events.js';
 import { Lifecycle } from './lifecycle.js';
+import type { Operations } from './operations.js';
 import { readPeer } from './peer.js';
 import type { Ports, TimerName } from './ports.js';
-import type { Publishes } from './publishes.js';
-import type { Publish, Subscribe } from './requests.js';
-import type { Subscriptions } from './subscriptions.js';
 
 /** The life of one client, from `connect` to the port `finished`. */
 export class Session {
   readonly context: Context;
   readonly lifecycle: Lifecycle;
-  /** Both are added before a server welcomes the client. */
-  subscriptions: Subscriptions | undefined;
-  publishes: Publishes | undefined;
 
   /**
    * @param options The settings.
@@ -54,6 +41,11 @@ export class Session {
     this._end();
   }
 
+  /** The subscriptions and publishes; undefined before they are added. */
+  get operations(): Operations | undefined {
+    return this.lifecycle.operations;
+  }
+
   /** End the session after all publishes are settled. */
   close(): void {
     this._fire(table.onClose);
@@ -62,58 +54,6 @@ export class Session {
   /** End the session now; unsettled publishes become unknown or refused. */
   abort(): void {
     if (!this.lifecycle.over) this._fire(table.onAbort);
-  }
-
-  /** Add a subscription; it and its presence require their parts. */
-  subscribe(request: Subscribe): void {
-    if (this._ended) {
-      const { code, message } = CLOSED;
-      const denied = request.topics.map((topic) => ({ topic, code, message }));
-      this.context.ports.joined(request.sub, [], denied);
-    } else {
-      this.subscriptions?.subscribe(request);
-      this._called();
-    }
-    this._end();
-  }
-
-  /** End a subscription. */
-  unsubscribe(sub: number): void {
-    this.subscriptions?.unsubscribe(sub);
-    this.lifecycle.ownPresence?.keepTopics();
-    this._end();
-  }
-
-  /** Add a publish; requires that part. */
-  publish(publish: Publish): void {
-    if (this._ended) {
-      this.context.ports.settle(publish.ref, CLOSED);
-    } else {
-      this.publishes?.publish(publish);
-      this._called();
-    }
-    this._end();
-  }
-
-  /** The program's timeout of a publish has passed. It is not sent after that. */
-  expire(ref: number): void {
-    this.publishes?.expire(ref);
-    this._end();
-  }
-
-  /**
-   * Change the client's own presence on one topic, or (undefined) on all of its topics.
-   *
-   * @param ref Chosen by the caller, not used before; undefined if no call waits.
-   */
-  updatePresence(topic: string | undefined, data: JsonObject, ref?: number): void {
-    if (!this.lifecycle.over) {
-      this.lifecycle.ownPresence?.update(topic, data, ref);
-      this._called();
-    } else if (ref) {
-      this.context.ports.settle(ref, CLOSED);
-    }
-    this._end();
   }
 
   // ---------------------------------------------------------------- from outside
@@ -174,18 +114,13 @@ export class Session {
     if (!this.context.timers.fired(timer)) return;
     const { lifecycle } = this;
     const event: SessionEvent = { ...TIMEOUTS[timer], kind: timer, idle };
-    if (timer === 'pace') {
-      this.publishes?.paced();
-      lifecycle.ownPresence?.flush();
-    } else if (timer === 'rejoin') {
-      this.subscriptions?.rejoin();
-    } else if (timer === 'grace') {
-      this.subscriptions?.presence?.expire();
-    } else if (timer === 'hold') {
-      if (lifecycle._attempts._shortenLater) table.onCalled(lifecycle, event);
-    } else {
+    if (timer === 'pace' || timer === 'rejoin' || timer === 'grace') {
+      this.operations?.timerFired(timer);
+    } else if (timer !== 'hold') {
       lifecycle._noteLate(timer);
       table.ON_TIMER[timer](lifecycle, event);
+    } else if (lifecycle._attempts._shortenLater) {
+      table.onCalled(lifecycle, event);
     }
     this._end(event);
   }
@@ -197,12 +132,12 @@ export class Session {
    * @param at Arrival time by the local clock, Unix milliseconds.
    */
   receive(frame: ServerFrame, at: number): void {
-    if (frame.type === 'message') this.subscriptions?.message(frame.message);
+    if (frame.type === 'message') this.operations?.subscriptions.message(frame.message);
     else this._end(this._take(frame, at));
   }
 
   private _take(frame: Exclude<ServerFrame, { type: 'message' }>, at: number): SessionEvent {
-    const { lifecycle, subscriptions } = this;
+    const { lifecycle, operations, context } = this;
     switch (frame.type) {
       case 'auth.ok':
         table.onAuthOk(lifecycle, { peer: readPeer(frame, lifecycle._hasPings, at) });
@@ -223,51 +158,30 @@ export class Session {
         ) {
           table.onAuthError(lifecycle, { ...frame, kind: 'frame' });
         } else if (lifecycle.linked) {
-          this._error(frame);
+          if (endsConnection(frame)) {
+            lifecycle._attempts._requestedWait = frame.retry_after_ms ?? 0;
+          }
+          if (!operations?.rejected(frame)) context.ports.problem(frame);
         }
         return frame;
       default:
         // `unsubscribed` carries no news.
-        if (!this.context.peer) break;
+        if (!context.peer) break;
         lifecycle._noteUseful();
-        if (frame.type === 'subscribed') {
-          subscriptions?.subscribed(frame, at);
-        } else if (frame.type === 'published') {
-          if (!this.publishes?.published(frame)) lifecycle.ownPresence?.acknowledged(frame.ref);
-        } else if (frame.type === 'presence.snapshot') {
-          subscriptions?.presence?.snapshot(frame);
-        }
+        operations?.receive(frame, at);
     }
     return {};
-  }
-
-  /** The server refused a request, or sent an error of its own. */
-  private _error(frame: ErrorFrame): void {
-    const { lifecycle, publishes, subscriptions, context } = this;
-    const { code, ref, retry_after_ms: retryAfter } = frame;
-    if (endsConnection(frame)) lifecycle._attempts._requestedWait = retryAfter ?? 0;
-    if (publishes?.rejected(frame)) return;
-    if (code === RATE_LIMITED && lifecycle.ownPresence?.rateLimited(ref)) {
-      publishes?.pause(retryAfter);
-    } else if (!lifecycle.ownPresence?.rejected(frame) && !subscriptions?.rejected(frame)) {
-      if (context.peer && code === RATE_LIMITED) publishes?.pause(retryAfter);
-      context.ports.problem(frame);
-    }
   }
 
   // ---------------------------------------------------------------- the end of each call
 
   /** The program made a call: end a long wait for the next attempt. */
-  private _called(): void {
+  _called(): void {
     const { lifecycle, context } = this;
     const { _attempts: attempts } = lifecycle;
     if (!attempts._canShorten) return;
     attempts._shortenLater = context.timers.has('hold');
     if (!attempts._shortenLater) table.onCalled(lifecycle, {});
-  }
-
-  private get _ended(): boolean {
-    return this.lifecycle._draining || this.lifecycle.over;
   }
 
   private _fire(
@@ -280,9 +194,12 @@ export class Session {
 
   /** End a call: finish a session that has settled everything, and start timers. */
   _end(event: SessionEvent = {}): void {
-    const { lifecycle, publishes, context } = this;
-    if (lifecycle._draining && !publishes?.size && !lifecycle.over)
+    const { lifecycle, context } = this;
+    if (lifecycle._draining && !lifecycle._unsettled && !lifecycle.over)
       table.onDrained(lifecycle, event);
     if (context.timers._due.size) context.timers.startDue();
   }
 }
+
+/** A session with its operations. */
+export type OperatedSession = Session & { readonly operations: Operations };

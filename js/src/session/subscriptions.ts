@@ -4,6 +4,7 @@
  * HIP-56 H-042, H-043, H-046; REC-1 to REC-3, HIST-1.
  */
 
+import { CODES } from '../generated/errors.js';
 import type { Envelope, ErrorFrame, SubscribedFrame } from '../generated/wire.js';
 import type { Context } from './context.js';
 import {
@@ -15,8 +16,8 @@ import {
   SeqCursor,
   type Step,
 } from './cursor.js';
-import { isRetryable } from './events.js';
 import type { Peer } from './peer.js';
+import type { DeliveryPorts } from './ports.js';
 import type { Presence } from './presence.js';
 import type { Subscribe } from './requests.js';
 import { Routes } from './routes.js';
@@ -44,7 +45,10 @@ export class Subscriptions {
   /** The peer of the previous connection. */
   private _last: Peer | undefined;
 
-  constructor(private readonly _context: Context) {}
+  constructor(
+    private readonly _context: Context,
+    private readonly _deliveries: DeliveryPorts,
+  ) {}
 
   /** Number of subscriptions. */
   get size(): number {
@@ -121,7 +125,7 @@ export class Subscriptions {
    * starts the timers that are due.
    */
   message(message: Envelope): void {
-    const { peer, ports, timers } = this._context;
+    const { peer, timers } = this._context;
     if (!peer) return;
     const { topic } = message;
     const states = this.routes.known.get(topic) ?? this.routes.find(topic);
@@ -131,7 +135,9 @@ export class Subscriptions {
         if (state.phase === 'live') {
           const verdict = state.cursor.admit(message);
           if (verdict === 'jump') this._recover(state, [message]);
-          else if (verdict === 'new' && shown) ports.deliver(state.request.sub, message, false);
+          else if (verdict === 'new' && shown) {
+            this._deliveries.deliver(state.request.sub, message, false);
+          }
         } else if (state.phase === 'joining') {
           this._hold(state, message);
         }
@@ -167,7 +173,7 @@ export class Subscriptions {
     state.denied.push(...refused.map((pattern) => ({ topic: pattern, code, message })));
     this._removePatterns(state, refused);
     if (state.patterns.length) this._request(state);
-    else this._context.ports.joined(state.request.sub, [], state.denied);
+    else this._deliveries.joined(state.request.sub, [], state.denied);
     return true;
   }
 
@@ -194,7 +200,7 @@ export class Subscriptions {
     if (!answered) return;
     for (const topic of topics) {
       const reason = moved ? 'node_changed' : 'unproven';
-      this._context.ports.gap(request.sub, gap(topic, reason), false);
+      this._deliveries.gap(request.sub, gap(topic, reason), false);
     }
   }
 
@@ -306,7 +312,7 @@ export class Subscriptions {
     const { recovering, whole } = state;
     const rest = this._admit(state, answer, at);
     for (const [topic, count] of state.lost) {
-      this._context.ports.gap(state.request.sub, gap(topic, 'unproven', count), false);
+      this._deliveries.gap(state.request.sub, gap(topic, 'unproven', count), false);
     }
     state.answered = true;
     state.phase = 'live';
@@ -346,13 +352,12 @@ export class Subscriptions {
       );
     }
     if (!state.recovering || denied.length)
-      this._context.ports.joined(state.request.sub, granted, denied);
+      this._deliveries.joined(state.request.sub, granted, denied);
     return granted.length > 0;
   }
 
   private _admit(state: SubscriptionState, answer: SubscribedFrame, at: number): Envelope[] {
     const { request, answered, held, whole } = state;
-    const { ports } = this._context;
     const steps: Step[] = [];
     const replay: Replay = {
       ...answer,
@@ -366,8 +371,8 @@ export class Subscriptions {
     const shown = steps.filter((step) => isGap(step) || !OF_PRESENCE.test(step.type));
     const many = shown.filter((step) => !isGap(step)).length > 1;
     for (const step of shown) {
-      if (isGap(step)) ports.gap(request.sub, step, many);
-      else ports.deliver(request.sub, step, many);
+      if (isGap(step)) this._deliveries.gap(request.sub, step, many);
+      else this._deliveries.deliver(request.sub, step, many);
     }
     return rest;
   }
@@ -386,4 +391,9 @@ export class Subscriptions {
     this.requests.delete(state.ref);
     this.presence?.keepTopics();
   }
+}
+
+/** Whether to retry after a rejection automatically. */
+function isRetryable(code: string): boolean {
+  return CODES.get(code)?.retryable ?? false;
 }

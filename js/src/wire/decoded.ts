@@ -14,7 +14,7 @@ export class Malformed {
 /** A well-formed frame of a type that this version does not know. The session ignores it. */
 export class Unknown {
   /** Distinguishes it from a frame, which also has a `type`. */
-  readonly known: false = false;
+  declare readonly known: false;
 
   /** @param type The type, truncated to 64 characters. */
   constructor(readonly type: string) {}

@@ -8,9 +8,11 @@
  */
 
 const ALPHABET = '0123456789ABCDEFGHJKMNPQRSTVWXYZ';
-const GREATEST = 'Z';
 const TIME_DIGITS = 10;
 const RANDOM_DIGITS = 16;
+
+/** An id whose random part can be incremented: what stays, a digit below `Z`, and each `Z` after it. */
+const NEXT = /^(.{10,})([^Z])(Z*)$/;
 
 function systemRandom(count: number): Uint8Array {
   return crypto.getRandomValues(new Uint8Array(count));
@@ -33,27 +35,18 @@ export class IdMaker {
   /** Create an id, greater than every earlier one of this object. */
   messageId(): string {
     const now = Math.max(0, Math.floor(this._wallMs()));
-    let at = TIME_DIGITS + RANDOM_DIGITS - 1;
-    while (this._text[at] === GREATEST) at -= 1;
-    if (now > this._last) {
-      this._renew(now);
-    } else if (at < TIME_DIGITS) {
-      this._renew(this._last + 1);
+    const [, kept, digit, greatest = ''] = NEXT.exec(this._text) ?? [];
+    if (digit && now <= this._last) {
+      this._text =
+        kept + ALPHABET.charAt(ALPHABET.indexOf(digit) + 1) + '0'.repeat(greatest.length);
     } else {
-      const next = ALPHABET.indexOf(this._text.charAt(at)) + 1;
-      this._text = (this._text.slice(0, at) + ALPHABET[next]).padEnd(this._text.length, '0');
+      this._last = Math.max(now, this._last + 1);
+      const time = this._last.toString(32).padStart(TIME_DIGITS, '0');
+      const digits = [...time].map((one) => Number.parseInt(one, 32));
+      digits.push(...this._random(RANDOM_DIGITS));
+      this._text = digits.map((one) => ALPHABET.charAt(one % 32)).join('');
     }
     return `msg_${this._text}`;
-  }
-
-  private _renew(now: number): void {
-    this._last = now;
-    let time = '';
-    for (let left = now; time.length < TIME_DIGITS; left = Math.floor(left / 32)) {
-      time = ALPHABET.charAt(left % 32) + time;
-    }
-    this._text = time;
-    for (const byte of this._random(RANDOM_DIGITS)) this._text += ALPHABET.charAt(byte % 32);
   }
 }
 

@@ -177,15 +177,16 @@ test('stop() before the route has answered ends the answer', async () => {
 test('an answer that never begins after stop() leaves no subscription', async () => {
   const server = await new MemoryServer().start();
   const client = server.client();
-  const { inboxes } = (client as unknown as { readonly _driver: Driver })._driver;
+  const { _driver: driver } = client as unknown as { readonly _driver: Driver };
+  const subscriptions = () => driver._background?.deliveries.inboxes.size;
   const one = chat(server, 'g', async () => ({ id: 'r1' }) as StreamWriter, client);
   void one.made.sendMessage({ text: 'Hi' });
   await server.clock.advance(1_000);
   void one.made.stop();
   await server.clock.advance(300_000);
-  assert.equal(inboxes.size, 1);
+  assert.equal(subscriptions(), 1);
   await server.clock.advance(60_000);
-  assert.equal(inboxes.size, 0);
+  assert.equal(subscriptions(), 0);
   await server.stop();
 });
 

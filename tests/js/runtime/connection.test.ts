@@ -39,6 +39,7 @@ function reading() {
           debug: (text) => output.push(text),
         },
       },
+      crowded: false,
       background: async () => {},
       handled: () => {},
       malformed: (reason) => output.push(reason),

@@ -451,6 +451,6 @@ test('the client keeps nothing of a denied subscription', async () => {
   peer.socket.receive({ type: 'error', code: 'forbidden', message: 'No.', ref });
   await assert.rejects(subscribing, PermissionDenied);
   const { _driver: driver } = ps as unknown as { readonly _driver: Driver };
-  assert.equal(driver.inboxes.size, 0);
+  assert.equal(driver._background?.deliveries.inboxes.size, 0);
   await ps.close();
 });

@@ -4,8 +4,8 @@
 
 import type { ClientFrame, PresenceMember, ServerFrame } from '../../../js/src/generated/wire.js';
 import { SeqCursor } from '../../../js/src/session/cursor.js';
-import type { OperatedSession } from '../../../js/src/session/operations.js';
 import type { Outcome, TimerName, TransportName } from '../../../js/src/session/ports.js';
+import type { OperatedSession } from '../../../js/src/session/session.js';
 import {
   type Deliver,
   type Effect,
@@ -149,7 +149,7 @@ export class Shell {
 
   /** Position of each topic of a subscription. */
   positions(sub: number): ReadonlyMap<string, unknown> {
-    const cursor = this.session.subscriptions.routes.all.get(sub)?.cursor;
+    const cursor = this.session.operations.subscriptions.routes.all.get(sub)?.cursor;
     return cursor instanceof SeqCursor ? cursor.marks : new Map<string, unknown>();
   }
 

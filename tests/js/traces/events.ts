@@ -11,10 +11,12 @@ import type {
   JsonObject,
   ServerFrame,
 } from '../../../js/src/generated/wire.js';
-import { type OperatedSession, operated } from '../../../js/src/session/operations.js';
+import { Operations } from '../../../js/src/session/operations.js';
 import { needsDialect } from '../../../js/src/session/peer.js';
 import type {
+  DeliveryPorts,
   Outcome,
+  OutcomePort,
   Ports,
   Rejected,
   StateChanged,
@@ -23,7 +25,7 @@ import type {
 } from '../../../js/src/session/ports.js';
 import { install } from '../../../js/src/session/presence_parts.js';
 import type { Publish, Subscribe } from '../../../js/src/session/requests.js';
-import { Session } from '../../../js/src/session/session.js';
+import { type OperatedSession, Session } from '../../../js/src/session/session.js';
 import type { SessionOptions } from '../../../js/src/settings/session.js';
 import type { PresenceChange, TokenReason } from '../../../js/src/values.js';
 import type { Loose } from '../../../js/src/wire/compact.js';
@@ -117,7 +119,10 @@ export class RecordedSession {
   private _dialect: PlainDialect | undefined;
 
   constructor(options: SessionOptions, random: () => number) {
-    this.session = operated(new Session(options, this._ports(), random));
+    const ports = this._ports();
+    const session = new Session(options, ports, random);
+    session.lifecycle.operations = new Operations(session, ports, ports);
+    this.session = session as OperatedSession;
     install(this.session);
   }
 
@@ -171,19 +176,19 @@ export class RecordedSession {
         session.timerFired(event.name, event.idle);
         break;
       case 'subscribe':
-        session.subscribe(event);
+        session.operations.subscribe(event);
         break;
       case 'unsubscribe':
-        session.unsubscribe(event.sub);
+        session.operations.unsubscribe(event.sub);
         break;
       case 'publish':
-        session.publish(event);
+        session.operations.publish(event);
         break;
       case 'expire':
-        session.expire(event.ref);
+        session.operations.expire(event.ref);
         break;
       case 'updatePresence':
-        session.updatePresence(event.topic, event.data, event.ref);
+        session.operations.updatePresence(event.topic, event.data, event.ref);
         break;
     }
   }
@@ -205,7 +210,7 @@ export class RecordedSession {
     this._add({ kind: 'send', frame });
   }
 
-  private _ports(): Ports {
+  private _ports(): Ports & DeliveryPorts & OutcomePort {
     return {
       stateChanged: (change) => this._add({ kind: 'stateChanged', ...change }),
       welcomed: () => {},
@@ -222,8 +227,7 @@ export class RecordedSession {
       },
       startTimer: (name, after) => this._add({ kind: 'startTimer', name, after }),
       cancelTimer: (name) => this._add({ kind: 'cancelTimer', name }),
-      probe: () => this._add({ kind: 'probe' }),
-      probeHttp: (auth) => this._add({ kind: 'probeHttp', auth }),
+      probe: (auth) => this._add(auth ? { kind: 'probeHttp', auth } : { kind: 'probe' }),
       deliver: (sub, message) => this._add({ kind: 'deliver', sub, message }),
       gap: (sub, gap) => this._add({ kind: 'gap', sub, ...gap }),
       joined: (sub, topics, denied) => this._add({ kind: 'joined', sub, topics, denied }),

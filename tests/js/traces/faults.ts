@@ -132,7 +132,7 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
   // ---------------------------------------------------------------- lifecycle and session
   'a silent stream is kept': replaced(
     'lifecycle.ts',
-    '!this.subscriptions?.size || idle < this._pongLimit + this._context.options.pingInterval',
+    '!this.operations?.subscriptions.size || idle < this._pongLimit + pingInterval',
     'true',
   ),
   'a check takes as long as a ping': replaced(
@@ -154,8 +154,8 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
   ),
   'the final error has no remedy': replaced('lifecycle.ts', 'message, remedy });', 'message });'),
   'a closed session subscribes': replaced(
-    'session.ts',
-    'return this.lifecycle._draining || this.lifecycle.over;',
+    'operations.ts',
+    'return _draining || over;',
     'return false;',
   ),
   'closing does not wait for publishes': replaced(
@@ -165,7 +165,8 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
   ),
   'an early call is forgotten': replaced(
     'session.ts',
-    'if (lifecycle._attempts._shortenLater) table.onCalled(lifecycle, event);',
+    'lifecycle._attempts._shortenLater',
+    'false',
   ),
   'an error during authentication is treated as any other': replaced(
     'session.ts',
@@ -178,12 +179,13 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
   ),
   'the wait in an error before the end is forgotten': replaced(
     'session.ts',
-    'lifecycle._attempts._requestedWait = retryAfter ?? 0',
+    'lifecycle._attempts._requestedWait = frame.retry_after_ms ?? 0',
     'undefined',
   ),
   'a `rate_limited` without a ref does not pause': replaced(
-    'session.ts',
-    'if (context.peer && code === RATE_LIMITED) publishes?.pause(retryAfter);',
+    'operations.ts',
+    '(isLimited && !isAnswer && this._session.context.peer)',
+    'false',
   ),
 
   // ---------------------------------------------------------------- publishes

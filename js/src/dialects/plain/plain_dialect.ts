@@ -17,9 +17,9 @@ import type {
   SubscribedFrame,
 } from '../../generated/wire.js';
 import { RATE_LIMITED } from '../../session/events.js';
-import type { OperatedSession } from '../../session/operations.js';
 import type { Peer } from '../../session/peer.js';
 import type { PublishState } from '../../session/publish_state.js';
+import type { OperatedSession } from '../../session/session.js';
 import type { SubscriptionState } from '../../session/subscription_state.js';
 import type { Loose } from '../../wire/compact.js';
 import { IdCursor } from './id_cursor.js';
@@ -77,7 +77,7 @@ export class PlainDialect {
     private readonly _session: OperatedSession,
     private readonly _write: (frame: ClientFrame) => void,
   ) {
-    _session.subscriptions.cursors = (request, options) => {
+    _session.operations.subscriptions.cursors = (request, options) => {
       const { features, limits } = _session.context.peer ?? {};
       return features?.has('seq') === false
         ? new IdCursor(request, options, limits?.history_max ?? LIMITS.historyMaxMessages)
@@ -114,7 +114,7 @@ export class PlainDialect {
     const { more, denied = [] } = frame;
     const ref = frame.ref ?? this._answeredBy(frame) ?? '';
     const before = this._requests.get(ref)?.denied ?? new Set();
-    const subscription = this._session.subscriptions.requests.get(ref);
+    const subscription = this._session.operations.subscriptions.requests.get(ref);
     if (!more || !subscription) this._requests.delete(ref);
     if (!subscription) return frame;
     for (const { topic } of denied) before.add(topic);
@@ -142,7 +142,7 @@ export class PlainDialect {
   private _refusal(frame: ErrorFrame): ErrorFrame | undefined {
     const ref = frame.ref ?? this._refusedBy(frame);
     if (ref === undefined) return frame;
-    const subscription = this._session.subscriptions.requests.get(ref);
+    const subscription = this._session.operations.subscriptions.requests.get(ref);
     if (!subscription) return frame.ref === undefined ? undefined : frame;
     this._doubts.delete(subscription);
     return { ...frame, ref };
@@ -166,7 +166,7 @@ export class PlainDialect {
       }
       if (!subscription.retryPending) {
         this._doubts.set(subscription, doubts + 1);
-        this._session.subscriptions.retryLater(subscription);
+        this._session.operations.subscriptions.retryLater(subscription);
       }
       break;
     }
@@ -186,13 +186,13 @@ export class PlainDialect {
   private _answerOne(frame: PublishedFrame | ErrorFrame): boolean {
     const [, ref = '', number] = /^(p\d+)\.(\d+)$/.exec(frame.ref ?? '') ?? [];
     const slot = Number(number);
-    const { lifecycle, publishes } = this._session;
+    const { publishes } = this._session.operations;
     const entry = publishes._flight._byRef(ref);
     if (!entry?._unanswered().includes(slot)) return false;
     const left = this._batches.get(entry);
     left?.delete(slot);
     const isError = frame.type === 'error';
-    if (!isError) lifecycle._noteUseful();
+    if (!isError) this._session.lifecycle._noteUseful();
     const pause = publishes._setResult(
       entry,
       slot,
@@ -233,7 +233,7 @@ export class PlainDialect {
   }
 
   private _remember(ref: string, topics: readonly string[]): void {
-    const subscription = this._session.subscriptions.requests.get(ref);
+    const subscription = this._session.operations.subscriptions.requests.get(ref);
     for (const [older, request] of this._requests) {
       if (request.subscription === subscription || this._requests.size >= MAX_REQUESTS) {
         this._requests.delete(older);
@@ -264,7 +264,7 @@ export class PlainDialect {
   }
 
   private _writeOneByOne(ref: string): void {
-    const { publishes } = this._session;
+    const { publishes } = this._session.operations;
     const entry = publishes._flight._byRef(ref);
     if (!entry) return;
     const open = entry._unanswered();

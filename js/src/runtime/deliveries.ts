@@ -1,0 +1,83 @@
+/** Delivers messages, gaps, presence and answers to the subscriptions of one client. */
+
+import type { PubSubError } from '../errors.js';
+import type { Denial, Envelope } from '../generated/wire.js';
+import type { DeliveryPorts } from '../session/ports.js';
+import type { Subscribe } from '../session/requests.js';
+import type { Gap, PresenceChange } from '../values.js';
+import type { Client } from './client.js';
+import type { Entry, Inbox } from './inbox.js';
+
+/** Maximum remembered ids of own messages with `echo: false`, which may be in transit. */
+const OWN_IDS = 10_000;
+
+/** The subscriptions of one client. */
+export class Deliveries implements DeliveryPorts {
+  /** By subscription. */
+  readonly inboxes: Map<number, Inbox> = new Map();
+  private readonly _own = new Set<string>();
+
+  constructor(private readonly _client: Client) {}
+
+  /**
+   * Begin a subscription.
+   *
+   * @throws ClosedError The client has ended, while a part of it was loading; if it failed, its error.
+   */
+  add(request: Subscribe, inbox: Inbox): void {
+    if (this._client.over.aborted) this._client.checkOpen();
+    this.inboxes.set(request.sub, inbox);
+    this._client.perform(({ operations }) => operations.subscribe(request));
+  }
+
+  /** End a subscription. Does nothing when it has ended. */
+  remove(sub: number): void {
+    if (!this.inboxes.delete(sub)) return;
+    this._client.perform(({ operations }) => operations.unsubscribe(sub));
+  }
+
+  /** Skip messages of this client for its own subscriptions, if `echo` is off. */
+  rememberOwn(messages: readonly { readonly id?: string }[]): void {
+    if (this._client.options.echo) return;
+    for (const { id } of messages) this._own.add(id as string);
+    for (const id of this._own) {
+      if (this._own.size <= OWN_IDS) break;
+      this._own.delete(id);
+    }
+  }
+
+  /** The client has ended. */
+  finish(error: PubSubError | undefined): void {
+    for (const inbox of this.inboxes.values()) inbox.finish(error);
+    this.inboxes.clear();
+  }
+
+  // ---------------------------------------------------------------- ports of the session
+
+  deliver(sub: number, message: Envelope, many: boolean): void {
+    if (this._own.size && this._own.has(message.id)) return;
+    this._put(sub, message, many);
+  }
+
+  gap(sub: number, gap: Gap, many: boolean): void {
+    this._put(sub, { kind: 'gap', gap }, many);
+  }
+
+  presenceChanged(sub: number, presence: PresenceChange): void {
+    const inbox = this.inboxes.get(sub)?.presence;
+    this._put(sub, { kind: 'presence', presence }, false, inbox);
+  }
+
+  joined(sub: number, topics: readonly string[], denied: readonly Denial[]): void {
+    this.inboxes.get(sub)?.join(topics, denied);
+  }
+
+  /** Add an entry; let the program run if the inbox is full, and remove a failed subscription. */
+  private _put(sub: number, entry: Entry, many: boolean, inbox = this.inboxes.get(sub)): void {
+    inbox?.put(entry, many);
+    if (!inbox?.full && !inbox?.finished) return;
+    this._client.crowded = true;
+    // Not within the step of the session.
+    if (inbox.finished) queueMicrotask(() => this.remove(sub));
+  }
+}
