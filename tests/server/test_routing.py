@@ -158,6 +158,18 @@ def test_changes_of_patterns_cost_no_more_than_the_routes(
     assert lab.names("x.t") == ["a", "b"]
 
 
+def test_patterns_that_match_all_topics_change_few_routes_before_the_cache_is_emptied() -> None:
+    lab = Lab()
+    for n in range(100):
+        lab.add(lab.connection(f"a{n}"), f"t.{n}")
+        lab.router.route(f"t.{n}")
+    b = lab.connection("b")
+    for pattern in ("t.*", "t.**", "*.*", "*.**", "**.*", "**"):
+        lab.add(b, pattern)
+    assert lab.asked <= 200
+    assert lab.names("t.7") == ["a7", "b"]
+
+
 def test_long_traffic_does_not_allow_searches_that_take_long(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

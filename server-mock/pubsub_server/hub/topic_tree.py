@@ -7,6 +7,9 @@ from typing import Final
 STEPS_MAX: Final = 100_000
 """Maximum steps of consecutive searches: a client can request a thousand at once."""
 
+FOUND: Final = 4
+"""Steps that a found topic costs in addition: the caller changes its route."""
+
 
 class TopicTree:
     """A set of topics. Each of them pays for some steps of the searches."""
@@ -58,9 +61,13 @@ class TopicTree:
             if index < last:
                 waiting += [(child, index + 1) for child in children]
             else:
-                found |= {child.topic: None for child in children if child.topic is not None}
+                some = {child.topic: None for child in children if child.topic is not None}
+                steps -= FOUND * len(some)
+                found |= some
             if segment == "**":
                 waiting += [(child, index) for child in children]
+        if steps < 0:
+            return None
         self._steps = steps
         return found
 
