@@ -239,7 +239,7 @@ export class Driver implements Client, Ports, Owner {
   /** A part of the client, if it loads in the time of the operation that needs it. */
   async part<Part>(loading: Promise<Part>, { timeout, signal }: Waiting): Promise<Part> {
     const part = await within(loading, signal, this.clock, this.timeoutOf(timeout));
-    if (!part) throw (DEVELOPMENT && this._notLoaded) || new ConnectionFailed(NOT_LOADED.reason);
+    if (!part) throw this._notLoaded ?? new ConnectionFailed(NOT_LOADED.reason);
     return part;
   }
 
@@ -262,7 +262,7 @@ export class Driver implements Client, Ports, Owner {
     if (loaded && !before) return call(loaded);
     // If it does not load now, the next connection or call tries again.
     this.background().catch((error: unknown) => {
-      if (DEVELOPMENT) this._notLoaded = error;
+      this._notLoaded = error;
     });
     const provided = within(this._provided, this.over) as Promise<Background>;
     const entering = this.part(Promise.all([provided, before]), options)
