@@ -149,13 +149,17 @@ export class Demonstration {
   private async _cutPage({ writer }: Cast): Promise<void> {
     this.caption.value =
       'The connection of this page is cut. It reconnects, and the server replays what it missed.';
-    if (!(await this._stage.cut(this._stage.ps.clientId ?? ''))) {
-      this.caption.value = 'Sign in as an administrator to see a cut and its replay.';
-      return;
-    }
-    for (let n = 1; n <= MISSED; n += 1) {
-      this._send(writer, LOBBY, 'chat', { from: 'ana', text: `sent during the cut, ${n}` });
-    }
+    const { ps } = this._stage;
+    // Publish when the connection is lost: after the page is back, it would receive them live.
+    const stop = ps.on('state', () => {
+      stop();
+      for (let n = 1; n <= MISSED; n += 1) {
+        this._send(writer, LOBBY, 'chat', { from: 'ana', text: `sent during the cut, ${n}` });
+      }
+    });
+    if (await this._stage.cut(ps.clientId ?? '')) return;
+    stop();
+    this.caption.value = 'Sign in as an administrator to see a cut and its replay.';
   }
 
   private _show(member: PubSub, status: string): void {
