@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from hanzoai.pubsub.errors import ConnectionFailed, NotFound, PubSubError
+from hanzoai.pubsub.http import calls as rest_calls
 from hanzoai.pubsub.http.rest import Rest
 from hanzoai.pubsub.settings.options import read_options
 from tests.python.rest.rig import OLD, QuickClock, Tokens
@@ -28,7 +29,7 @@ async def test_the_error_for_an_answer_of_another_service_names_a_derived_addres
     respx_mock.get(f"{options.http_url}/v1/topics/a.b/history").respond(status, content=body)
     rest = Rest(options, Tokens(), QuickClock())
     with pytest.raises(PubSubError) as caught:
-        await rest.history("a.b")
+        await rest.perform(rest_calls.history("a.b"))
     await rest.close()
     derived = "`rest_url` was derived from `url` as http://127.0.0.1:21057; pass `rest_url`"
     assert (derived in caught.value.remedy) == (rest_url is None)
@@ -43,7 +44,7 @@ async def test_what_the_api_itself_does_not_have_is_no_doubt_about_its_address(
     )
     rest = Rest(options, Tokens(), QuickClock())
     with pytest.raises(NotFound) as caught:
-        await rest.history("a.b", before="m1")
+        await rest.perform(rest_calls.history("a.b", before="m1"))
     await rest.close()
     assert "derived" not in caught.value.remedy
 
@@ -59,6 +60,6 @@ async def test_a_derived_address_without_a_listener_is_named(
     )
     rest = Rest(options, Tokens(), QuickClock())
     with pytest.raises(ConnectionFailed) as caught:
-        await rest.history("a.b")
+        await rest.perform(rest_calls.history("a.b"))
     await rest.close()
     assert "derived from `url` as http://127.0.0.1:21057" in caught.value.remedy

@@ -9,6 +9,7 @@ from hanzoai.pubsub.errors import (
     ClosedError,
     OperationTimeout,
 )
+from hanzoai.pubsub.http import calls as rest_calls
 from hanzoai.pubsub.http.rest import Rest
 from tests.python.rest.rig import QuickClock, Tokens, make_options, one
 
@@ -36,7 +37,7 @@ async def test_close_ends_a_question_at_once_and_waits_for_a_publish(clock: Quic
     mute = Mute()
     rest = Rest(make_options(), Tokens(), clock, transport=mute)
     async with asyncio.timeout(60):
-        question = asyncio.create_task(rest.presence("a.b"))
+        question = asyncio.create_task(rest.perform(rest_calls.presence("a.b")))
         publish = asyncio.create_task(rest.publish(one()))
         await mute.taken.wait()
         closing = asyncio.create_task(rest.close(4))

@@ -26,6 +26,7 @@ from hanzoai.pubsub.errors import (
     Unavailable,
     Unsupported,
 )
+from hanzoai.pubsub.http import calls as rest_calls
 from hanzoai.pubsub.http.problems import read_error
 from hanzoai.pubsub.http.rest import Rest
 from hanzoai.pubsub.http.status import close_code_for, retry_after_of, why_unreachable
@@ -46,7 +47,7 @@ async def test_the_error_for_an_unknown_answer_names_the_address_and_its_origin(
         options = read_options("ws://127.0.0.1:24057/ws", OLD, rest_url=rest_url, environ={})
         rest = Rest(options, Tokens(), QuickClock())
         with pytest.raises(NotFound) as caught:
-            await rest.presence("a.b")
+            await rest.perform(rest_calls.presence("a.b"))
         await rest.close()
         assert caught.value.message == "127.0.0.1:24057 answered HTTP 404 without saying why."
         assert ("pass `rest_url`" in caught.value.remedy) == derived

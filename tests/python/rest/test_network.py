@@ -20,6 +20,7 @@ from hanzoai.pubsub import PubSubClient
 from hanzoai.pubsub.clock import SystemClock
 from hanzoai.pubsub.errors import ClosedError, ConnectionFailed, OperationTimeout, PubSubError
 from hanzoai.pubsub.generated.wire import AuthFrame, SubscribeFrame
+from hanzoai.pubsub.http import calls as rest_calls
 from hanzoai.pubsub.http.rest import Rest
 from hanzoai.pubsub.settings.options import RetryOptions, read_options
 from hanzoai.pubsub.transports import TransportClosed
@@ -230,7 +231,7 @@ async def test_damaged_tls_is_a_lost_connection(
     async with listening(damaging(), tls) as url:
         rest = Rest(options_for(url, ssl_context=trusting), Tokens(), SystemClock())
         with pytest.raises(ConnectionFailed, match="TLS"):
-            await rest.topics()
+            await rest.perform(rest_calls.topics())
         with pytest.raises(OperationTimeout) as caught:
             await rest.publish(one())
         assert caught.value.outcome_unknown

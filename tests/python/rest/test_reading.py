@@ -12,6 +12,7 @@ from hanzoai.pubsub.errors import (
     NotFound,
     ProtocolError,
 )
+from hanzoai.pubsub.http import calls as rest_calls
 from hanzoai.pubsub.http.rest import Rest
 from tests.python.rest.rig import BASE, ENVELOPE, QuickClock, Tokens, make_options
 
@@ -24,7 +25,7 @@ async def test_a_page_of_history_is_asked_for_by_what_is_given(rest: Rest, serve
     route = server.get(f"{BASE}/v1/topics/a.b/history").mock(
         return_value=httpx.Response(200, json=body)
     )
-    page = await rest.history("a.b", since=0, before="m 9&x", limit=10)
+    page = await rest.perform(rest_calls.history("a.b", since=0, before="m 9&x", limit=10))
     assert (page.has_more, page.position, page.truncated) == (True, 7, True)
     assert page.messages[0].wire() == ENVELOPE
     assert dict(route.calls[0].request.url.params) == {
@@ -32,7 +33,7 @@ async def test_a_page_of_history_is_asked_for_by_what_is_given(rest: Rest, serve
         "before": "m 9&x",
         "limit": "10",
     }
-    await rest.history("a.b", after=3)
+    await rest.perform(rest_calls.history("a.b", after=3))
     assert dict(route.calls[1].request.url.params) == {"after": "3"}
 
 
@@ -40,7 +41,7 @@ async def test_a_page_of_a_plain_peer_is_read_as_far_as_it_can_be(rest: Rest, se
     odd = [{"id": "1", "topic": "a", "data": 1, "message_type": "t"}, 5, {"id": "2"}]
     body = {"messages": odd, "has_more": None, "position": "x"}
     server.get(f"{BASE}/v1/topics/a.b/history").mock(return_value=httpx.Response(200, json=body))
-    page = await rest.history("a.b")
+    page = await rest.perform(rest_calls.history("a.b"))
     assert [(m.id, m.type, m.timestamp) for m in page.messages] == [("1", "t", 0)]
     assert (page.has_more, page.position) == (False, None)
 
@@ -50,7 +51,9 @@ async def test_presence_and_topics_are_read_in_every_form(rest: Rest, server: An
     server.get(f"{BASE}/v1/topics/a.b/presence").mock(
         return_value=httpx.Response(200, json={"members": members})
     )
-    assert [member.user_id for member in await rest.presence("a.b")] == ["alice"]
+    assert [member.user_id for member in await rest.perform(rest_calls.presence("a.b"))] == [
+        "alice"
+    ]
     full = {"topic": "a", "subscribers": 2, "messages": 3, "position": 9, "last_message_at": 4}
     route = server.get(f"{BASE}/v1/topics").mock(
         side_effect=[
@@ -58,10 +61,13 @@ async def test_presence_and_topics_are_read_in_every_form(rest: Rest, server: An
             httpx.Response(200, json={"topics": ["x", {"name": "y", "subscribers": -1}, {}, 4.5]}),
         ]
     )
-    listed = await rest.topics(prefix="a.", limit=5)
+    listed = await rest.perform(rest_calls.topics(prefix="a.", limit=5))
     assert (listed.topics[0].wire(), listed.has_more) == (full, True)
     assert dict(route.calls[0].request.url.params) == {"prefix": "a.", "limit": "5"}
-    assert [(t.topic, t.subscribers) for t in (await rest.topics()).topics] == [("x", 0), ("y", 0)]
+    assert [(t.topic, t.subscribers) for t in (await rest.perform(rest_calls.topics())).topics] == [
+        ("x", 0),
+        ("y", 0),
+    ]
 
 
 async def test_positions_are_asked_for_by_topic_and_waited_for_beyond_the_timeout(
@@ -101,14 +107,14 @@ async def test_an_answer_of_something_else_is_a_protocol_error(
 ) -> None:
     server.get(f"{BASE}/v1/topics/a.b/presence").mock(return_value=answer)
     with pytest.raises(ProtocolError):
-        await rest.presence("a.b")
+        await rest.perform(rest_calls.presence("a.b"))
 
 
 async def test_an_answer_over_the_limit_is_not_read_to_its_end(server: Any) -> None:
     rest = Rest(make_options(max_frame=1_024), Tokens(), QuickClock())
     server.get(f"{BASE}/v1/topics").mock(return_value=httpx.Response(200, content=b"x" * 2_000))
     with pytest.raises(ProtocolError, match="more than 1,024 bytes"):
-        await rest.topics()
+        await rest.perform(rest_calls.topics())
     await rest.close()
 
 
@@ -117,7 +123,7 @@ async def test_a_redirect_is_not_followed(rest: Rest, server: Any) -> None:
         return_value=httpx.Response(302, headers={"Location": "http://evil.example/"})
     )
     with pytest.raises(ProtocolError):
-        await rest.topics()
+        await rest.perform(rest_calls.topics())
 
 
 class Chunks(httpx.AsyncByteStream):
@@ -141,7 +147,7 @@ async def test_the_decompressed_size_of_an_answer_is_limited() -> None:
     tracemalloc.start()
     try:
         with pytest.raises(ProtocolError, match="more than 1,048,576 bytes"):
-            await rest.history("a.b")
+            await rest.perform(rest_calls.history("a.b"))
         _, most = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -15,6 +15,7 @@ from hanzoai.pubsub.errors import (
     RateLimited,
     Unavailable,
 )
+from hanzoai.pubsub.http import calls as rest_calls
 from hanzoai.pubsub.http.rest import Rest
 from hanzoai.pubsub.settings.options import RetryOptions
 from tests.passing import let_pass
@@ -172,7 +173,7 @@ async def test_a_token_that_is_refused_does_not_hide_that_an_earlier_attempt_may
         server.route().mock(side_effect=httpx.ReadError("cut"))
         rest = Rest(make_options(), Withheld(AuthRefused()), QuickClock())
         with pytest.raises(outcome) as caught:
-            await (rest.topics() if message is None else rest.publish(message))
+            await (rest.perform(rest_calls.topics()) if message is None else rest.publish(message))
         assert getattr(caught.value, "outcome_unknown", None) == (True if message else None)
         await rest.close()
 
@@ -198,7 +199,7 @@ async def test_a_silent_server_ends_in_a_timeout_of_unknown_outcome() -> None:
         await rest.publish(one(), timeout=0.05)
     assert (caught.value.outcome_unknown, caught.value.id) == (True, "msg_1")
     with pytest.raises(OperationTimeout) as caught:
-        await rest.topics(timeout=0.05)
+        await rest.perform(rest_calls.topics(), timeout=0.05)
     assert not caught.value.outcome_unknown
     await rest.close()
 
@@ -217,6 +218,6 @@ async def test_jitter_is_full_and_capped() -> None:
     with respx.mock as server:
         server.get(f"{BASE}/v1/topics").mock(return_value=httpx.Response(503))
         with pytest.raises(Unavailable):
-            await rest.topics()
+            await rest.perform(rest_calls.topics())
     assert clock.slept == [0.0, 2.0, 1.5, 3.0, 0.75]
     await rest.close()

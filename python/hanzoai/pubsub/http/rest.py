@@ -1,4 +1,4 @@
-"""The operations of the HTTP API: `performing.py` performs the calls of `calls.py`."""
+"""Operations of the HTTP API that are more than one call of `calls.py`."""
 
 from __future__ import annotations
 
@@ -13,20 +13,14 @@ from hanzoai.pubsub.wire.payloads import check_publication
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from hanzoai.pubsub.generated.wire import (
-        HistoryPage,
-        PositionList,
-        PresenceMember,
-        Publication,
-        TopicList,
-    )
+    from hanzoai.pubsub.generated.wire import PositionList, Publication
 
 _OVERHEAD: Final = 512
 """Bytes of a message in a request, in addition to its payload."""
 
 
 class Rest(Performer):
-    """Every operation of the HTTP API; same arguments as `Performer`.
+    """Performs calls, batches, and requests that wait; same arguments as `Performer`.
 
     Publications are checked against `max_payload` of the options.
     """
@@ -105,34 +99,6 @@ class Rest(Performer):
                 done = PublishResult(id=publication.id, error=rest_calls.error_info(error))
             results.append(done)
         return results
-
-    async def history(
-        self,
-        topic: str,
-        *,
-        since: int | None = None,
-        before: str | None = None,
-        after: int | None = None,
-        limit: int | None = None,
-        timeout: float | None = None,
-    ) -> HistoryPage:
-        """One page of retained messages of a topic; see `calls.history`."""
-        call = rest_calls.history(topic, since=since, before=before, after=after, limit=limit)
-        return await self.perform(call, timeout=timeout)
-
-    async def presence(self, topic: str, *, timeout: float | None = None) -> list[PresenceMember]:
-        """Return the members of a topic."""
-        return await self.perform(rest_calls.presence(topic), timeout=timeout)
-
-    async def topics(
-        self,
-        *,
-        prefix: str | None = None,
-        limit: int | None = None,
-        timeout: float | None = None,
-    ) -> TopicList:
-        """Active topics, for administrators."""
-        return await self.perform(rest_calls.topics(prefix, limit), timeout=timeout)
 
     async def positions(
         self,

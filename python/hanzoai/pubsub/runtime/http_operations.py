@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import sys
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from hanzoai.pubsub.errors import (
     ClosedError,
@@ -44,6 +44,8 @@ if TYPE_CHECKING:
         TopicInfo,
         Topics,
     )
+
+T = TypeVar("T")
 
 _ASK_AGAIN: Final = 60.0
 """Seconds after which a missing HTTP API is tried again."""
@@ -148,15 +150,12 @@ class HttpApi:
 
     async def presence(self, topic: str, *, timeout: Duration | None) -> list[PresenceMember]:
         """See ``PubSubClient.presence``."""
-        self._driver.check_open()
-        return await self.rest.presence(one_topic(topic), timeout=self._driver.timeout_of(timeout))
+        return await self._perform(rest_calls.presence(one_topic(topic)), timeout)
 
     async def occupancy(self, topic: str, *, timeout: Duration | None) -> Occupancy:
         """See ``PubSubClient.occupancy``; counted here if the server does not count members."""
-        self._driver.check_open()
-        call = rest_calls.occupancy(one_topic(topic))
         try:
-            return await self.rest.perform(call, timeout=self._driver.timeout_of(timeout))
+            return await self._perform(rest_calls.occupancy(one_topic(topic)), timeout)
         except NotFound:
             return occupancy_of(await self.presence(topic, timeout=timeout))
 
@@ -164,13 +163,15 @@ class HttpApi:
         self, prefix: str | None, *, limit: int | None, timeout: Duration | None
     ) -> list[TopicInfo]:
         """See ``PubSubClient.topics``."""
-        self._driver.check_open()
-        seconds = self._driver.timeout_of(timeout)
         if prefix is not None:
             check_text("prefix", prefix, "the beginning of topics")
         if limit is not None:
             check_whole("limit", limit, unit="a number of topics")
-        return (await self.rest.topics(prefix=prefix, limit=limit, timeout=seconds)).topics
+        return (await self._perform(rest_calls.topics(prefix, limit), timeout)).topics
+
+    async def _perform(self, call: rest_calls.Call[T], timeout: Duration | None) -> T:
+        self._driver.check_open()
+        return await self.rest.perform(call, timeout=self._driver.timeout_of(timeout))
 
     async def positions(
         self,
@@ -234,10 +235,9 @@ class HttpApi:
         last: str | None = None
         while left > 0:
             size = min(left, self._page)
+            call = rest_calls.history(topic, since=since, before=before, after=after, limit=size)
             try:
-                page = await self.rest.history(
-                    topic, since=since, before=before, after=after, limit=size, timeout=seconds
-                )
+                page = await self.rest.perform(call, timeout=seconds)
             except NotFound:
                 if not pages:
                     raise
