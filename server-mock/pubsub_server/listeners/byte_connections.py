@@ -61,7 +61,8 @@ class ByteConnections:
 
     Attributes:
         certified: Identities by name of the client certificate.
-        open: The open connections.
+        open: The open connections, and the closed ones whose requests still wait.
+        outliving: Number of the closed ones.
         first_within: Seconds for a client's first request; see `ByteSession.overdue`.
         unread: Bytes of half-read frames, of all connections.
     """
@@ -85,6 +86,7 @@ class ByteConnections:
         loop = asyncio.get_running_loop()
         self.tasks = Tasks(loop, logger, name)
         self.open: set[Open] = set()
+        self.outliving = 0
         self.turns = Turns(loop)
         self.unread = 0
         self.first_within = settings.auth_deadline / 1000
@@ -112,6 +114,15 @@ class ByteConnections:
             if name in self.certified:
                 return self.certified[name]
         return self.identity
+
+    @property
+    def full(self) -> bool:
+        """Whether more clients are connected than allowed.
+
+        The closed ones do not count: `connections_per_user` bounds them, and `UNREAD_BYTES` bounds
+        their requests.
+        """
+        return len(self.open) - self.outliving > self.settings.max_connections
 
     def gone(self, connection: Open) -> None:
         """A connection has ended."""

@@ -182,7 +182,7 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
         self.identity = shared.identify(made.get_extra_info("peercert"))
         made.set_write_buffer_limits(high=SOFT_BYTES)
         keep_alive(made)
-        if len(shared.open) > shared.settings.max_connections:
+        if shared.full:
             self.break_off("too_many")
             return
         try:
@@ -241,6 +241,7 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
         service = self._shared.service
         service.mute(connection)
         self._finish_by = service.clock() + FINISH_SECONDS
+        self._shared.outliving += 1
         service.wheel.add(self, self._finish_by)
         self._account()
 
@@ -257,6 +258,8 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
         self._release()
         if self._nap is not None and not self._nap.done():
             self._nap.set_result(None)
+        if self.lost:
+            self._shared.outliving -= 1
         self._shared.gone(self)
         if connection is not None:
             self._shared.service.closed(connection)

@@ -463,10 +463,10 @@ class TlsSender:
 
 
 @asynccontextmanager
-async def slow_broker(folder: Path) -> AsyncGenerator[tuple[Broker, TlsSender]]:
+async def slow_broker(folder: Path, **settings: Any) -> AsyncGenerator[tuple[Broker, TlsSender]]:
     """A broker that takes one event, so that the later events of a sender wait."""
     sender = TlsSender(folder)
-    async with broker(**sender.settings, publish_rate_service=0.001) as node:
+    async with broker(**sender.settings, publish_rate_service=0.001, **settings) as node:
         yield node, sender
 
 
@@ -498,6 +498,22 @@ async def test_a_server_that_stops_does_not_wait_for_the_events_of_a_closed_conn
         await node.outlived()
         assert node.server.stats.connections["events"] == 1
     assert not node.sessions
+
+
+async def test_a_closed_connection_whose_events_wait_takes_no_place_of_an_open_one(
+    tmp_path: Path,
+) -> None:
+    async with slow_broker(tmp_path, max_connections=1) as (node, sender):
+        await sender.send(node.url, 10)
+        await until(lambda: node.connections.outliving == 1)
+        async with (
+            events(node.url, b"demo.a", sender.trusting),
+            events(node.url, b"demo.a", sender.trusting) as refused,
+        ):
+            await node.has(1)
+            assert await refused.ended() == b""
+        assert node.server.stats.broken == {"event_stream.too_many": 1}
+    assert node.connections.outliving == 0
 
 
 @pytest.mark.parametrize("own", [b"demo.a", b"*"])
