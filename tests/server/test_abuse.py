@@ -18,7 +18,7 @@ from pubsub_server.auth.identity import Identity, identity_from_claims
 from pubsub_server.backplanes.memory import MemoryBackplane
 from pubsub_server.backplanes.topic_log import TopicLog
 from pubsub_server.errors import ServiceError
-from pubsub_server.hub import attendance, delivery, inbound, routing
+from pubsub_server.hub import attendance, delivery, inbound, large_subscriptions, routing
 from pubsub_server.listeners.websocket import protocol as socket_protocol
 from pubsub_server.listeners.websocket.encoder import SOCKET
 from pubsub_server.shared import topic_index, turns
@@ -570,6 +570,7 @@ class LateStore:
     def __init__(self, rig: Rig) -> None:
         self.asked = self.waiting = 0
         self.answer = asyncio.Event()
+        self._failed = asyncio.Event()
         self._store = rig.hub.core.backplane
         self._store.replay = self._replay  # type: ignore[method-assign]
 
@@ -578,9 +579,21 @@ class LateStore:
         store: Any = self._store
         return self._late(MemoryBackplane.replay(store, topics, *given, **options))
 
+    def fail(self) -> None:
+        """Reject those that are awaited now."""
+        self._failed.set()
+        self._failed = asyncio.Event()
+
     async def _late(self, found: Replay | Awaitable[Replay]) -> Replay:
         self.waiting += 1
-        await self.answer.wait()
+        ends = [asyncio.ensure_future(each.wait()) for each in (self.answer, self._failed)]
+        try:
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for end in ends:
+                end.cancel()
+        if not self.answer.is_set():
+            raise ServiceError("unavailable", "the store failed")
         return cast("Replay", found)
 
 
@@ -588,7 +601,7 @@ async def test_large_subscriptions_wait_for_others_that_the_store_has_not_answer
     rig = Rig()
     store = LateStore(rig)
     peers = [await rig.client(f"user{n}") for n in range(10)]
-    topics = [f"t.{n}" for n in range(inbound.MANY + 1)]
+    topics = [f"t.{n}" for n in range(large_subscriptions.MANY + 1)]
     for peer in peers:
         peer.say("subscribe", topics=topics, presence=False, ref="1")
         await rig.hub.core.turns.wait()
@@ -596,7 +609,7 @@ async def test_large_subscriptions_wait_for_others_that_the_store_has_not_answer
     alice.say("subscribe", topics=["small"], presence=False, ref="1")
     await rig.hub.core.turns.wait()
     await asyncio.sleep(0)
-    assert store.asked == inbound.MANY_AT_ONCE + 1
+    assert store.asked == large_subscriptions.AT_ONCE + 1
     # The server does not read in the meantime, so it cannot hear from its clients.
     rig.advance(100)
     store.answer.set()
@@ -605,15 +618,49 @@ async def test_large_subscriptions_wait_for_others_that_the_store_has_not_answer
     assert store.asked == 11
 
 
+@pytest.mark.parametrize("failing", [False, True])
+async def test_large_subscriptions_do_not_outwait_a_store_that_answers_none(
+    failing: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(large_subscriptions, "PATIENCE", 0.05)
+    rig = Rig()
+    store = LateStore(rig)
+    peers = [await rig.client(f"user{n}") for n in range(10)]
+    for peer in peers:
+        peer.say("subscribe", topics=[f"t.{n}" for n in range(large_subscriptions.MANY + 1)])
+        await rig.hub.core.turns.wait()
+    first, waiting = (peers[: large_subscriptions.AT_ONCE], peers[large_subscriptions.AT_ONCE :])
+    if failing:
+        # Others take their places, for the rest of their time.
+        store.fail()
+    heard: list[Any] = []
+    async with asyncio.timeout(60):
+        while len(heard) < len(waiting):
+            await asyncio.sleep(0.01)
+            heard += [frame for peer in waiting for frame in peer.hear()]
+    assert [frame["code"] for frame in heard] == ["unavailable"] * len(waiting)
+    assert [frame["code"] for peer in first for frame in peer.hear()] == (
+        ["unavailable"] * len(first) if failing else []
+    )
+    # Those that wait later have their own time, and the store answers again.
+    store.answer.set()
+    await rig.settle()
+    peers[-1].say("subscribe", topics=["a"], presence=False, ref="again")
+    await rig.settle()
+    assert peers[-1].hear()[-1]["ref"] == "again"
+
+
 async def test_large_subscriptions_of_one_turn_ask_the_store_only_if_they_wait_for_it() -> None:
     rig = Rig()
     store = LateStore(rig)
     peers = [await rig.client(f"user{n}") for n in range(10)]
     for peer in peers:
-        peer.say("subscribe", topics=[f"t.{n}" for n in range(inbound.MANY + 1)], ref="1")
+        peer.say(
+            "subscribe", topics=[f"t.{n}" for n in range(large_subscriptions.MANY + 1)], ref="1"
+        )
     for _ in range(3):
         await asyncio.sleep(0)
-    assert store.asked == store.waiting == inbound.MANY_AT_ONCE
+    assert store.asked == store.waiting == large_subscriptions.AT_ONCE
     store.answer.set()
     await rig.settle()
     assert store.waiting == 10

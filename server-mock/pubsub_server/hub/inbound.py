@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from pubsub_server.backplane import Published
 from pubsub_server.errors import ServiceError
+from pubsub_server.hub.large_subscriptions import MANY, LargeSubscriptions
 from pubsub_server.hub.subscriptions import not_yet
 from pubsub_server.shared.codec import decode_object, error_frame, parse, publish_result, ref_of
 from pubsub_server.shared.connection import about
@@ -43,10 +44,6 @@ WAITING_FRAMES: Final = 256
 """Inbound frames kept while the first ``auth`` is being checked."""
 WAITING_BYTES: Final = 1_048_576
 """Maximum bytes of these frames of one connection."""
-MANY: Final = 100
-"""Maximum topics of a subscription that does not wait for others."""
-MANY_AT_ONCE: Final = 4
-"""Subscriptions to more topics that wait for the backplane at the same time."""
 HEAVY: Final = 4_096
 """Bytes of a frame with a list of topics or messages above which it waits for its turn."""
 BYTES_PER_SECOND: Final = 5e6
@@ -95,9 +92,7 @@ class Inbound:
         self._end = end
         self._spawn = spawn
         self._surveying = asyncio.Lock()
-        # Subscriptions to many topics that wait for the backplane.
-        self._large = 0
-        self._fewer = asyncio.Event()
+        self._large = LargeSubscriptions()
         self.stopped = False
 
     def receive(self, connection: Connection, data: str | bytes) -> None:
@@ -132,12 +127,11 @@ class Inbound:
             groundwork is None
             and core.turns.free
             and not core.delivery.crowded(connection)
-            and not (many and self._large >= MANY_AT_ONCE)
+            and not (many and self._large.full)
         ):
             rest = self._subscriptions.subscribe(connection, request)
             if rest is not None:
-                self._large += many
-                work = self._counted(rest) if many else rest
+                work = self._large.run(rest) if many else rest
                 self._begin(connection, self._finish(connection, request, work))
             return
         self._begin(
@@ -207,12 +201,9 @@ class Inbound:
                     await groundwork.run(turn)
                     rest = self._subscriptions.subscribe(connection, request, groundwork)
             elif len(request.topics) > MANY:
-                # With dozens of them, each would time out.
-                while self._large >= MANY_AT_ONCE:
-                    self._fewer.clear()
-                    await self._fewer.wait()
-                self._large += 1
-                await self._counted(self._subscribe_in_turn(connection, request, turn))
+                await self._large.run_in_turn(
+                    lambda: self._subscribe_in_turn(connection, request, turn)
+                )
                 return
             else:
                 rest = self._subscribe_in_turn(connection, request, turn)
@@ -229,14 +220,6 @@ class Inbound:
         rest = self._subscriptions.subscribe(connection, request)
         if rest is not None:
             await rest
-
-    async def _counted(self, work: Awaitable[None]) -> None:
-        """Await one of the large subscriptions."""
-        try:
-            await work
-        finally:
-            self._large -= 1
-            self._fewer.set()
 
     def _go_on(self, connection: Connection) -> None:
         """Handle waiting frames, until one of them is slow again.
