@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import time
+from hashlib import blake2b
 from struct import pack, unpack
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +26,7 @@ from tests.server.test_positions import publish
 from tests.server.test_rest import api
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from pubsub_server.testing import RunningServer
     from tests.cluster.store import Store
@@ -283,6 +285,61 @@ async def test_a_page_of_one_large_message_shows_that_others_remain(
         assert await page(after=middle.seq) == ([last.id], False)
         assert await page(before=last.id) == ([middle.id], True)
         assert await page(before=middle.id) == ([first.id], False)
+
+
+def made_at(ms: int, number: int) -> str:
+    """An id that its publisher created at this time."""
+    digits = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+    time = "".join(digits[ms >> shift & 31] for shift in range(45, -1, -5))
+    return f"msg_{time}{number:016}"
+
+
+def in_order(_now: int, number: int) -> str:
+    return f"row-{number:06}"
+
+
+def of_two_clocks(now: int, number: int) -> str:
+    return made_at(now - 100 * (number % 2), number)
+
+
+def of_a_wrong_clock(now: int, number: int) -> str:
+    return made_at(now - 3_600_000 * (number % 2), number)
+
+
+def without_order(_now: int, number: int) -> str:
+    return blake2b(b"%d" % number).hexdigest()
+
+
+@pytest.mark.parametrize(
+    ("ids", "most"),
+    [(in_order, 100), (of_two_clocks, 300), (of_a_wrong_clock, None), (without_order, None)],
+)
+async def test_pages_in_the_middle_of_a_long_log_are_found_without_reading_what_is_newer(
+    ids: Callable[[int, int], str], most: int | None, store: Store
+) -> None:
+    async with (
+        asyncio.timeout(BOUND),
+        running_server(redis_url=store.url, history_max_messages=20_000) as node,
+    ):
+        sent: list[Published] = []
+        for start in range(0, 20_000, 500):
+            now = int(time.time() * 1000)
+            drafts = [
+                Draft("demo.x", "row", b"1", None, ids(now, number), None)
+                for number in range(start, start + 500)
+            ]
+            sent += [each for each in await send(node, drafts) if isinstance(each, Published)]
+        numbers, logs = [each.seq for each in sent], node.hub.core.backplane.logs
+        for place in (0, 1, 77, 10_000, 10_001, 19_998, 19_999):
+            await store.command("CONFIG", "RESETSTAT")
+            found = await logs.page(
+                "demo.x", since=None, before=sent[place].id, after=None, limit=20
+            )
+            seen = [json.loads(body)["seq"] for body in found.messages]
+            assert seen == numbers[max(0, place - 20) : place]
+            stats = (await store.command("INFO", "commandstats")).decode()
+            calls = sum(map(int, re.findall(r"cmdstat_x(?:rev)?range:calls=(\d+)", stats)))
+            assert most is None or calls < most
 
 
 async def test_pages_before_a_message_end_at_the_beginning_of_the_log(store: Store) -> None:

@@ -9,6 +9,11 @@ from typing import Final, NamedTuple
 
 KEY_BYTES: Final = 16
 _PACKED: Final = struct.Struct("<QQq")
+_ULID_SIZE: Final = 26
+_TIME_SIZE: Final = 10
+_DIGITS: Final = str.maketrans(
+    "0123456789ABCDEFGHJKMNPQRSTVWXYZ", "0123456789abcdefghijklmnopqrstuv"
+)
 
 
 @lru_cache(maxsize=4096)
@@ -21,6 +26,17 @@ def scope(sender: tuple[str, str]) -> str:
 def id_key(topic: str, sender: tuple[str, str], id: str) -> bytes:
     """The key of a sender's id in a topic: 16 bytes."""
     return blake2b(f"{topic} {scope(sender)} {id}".encode(), digest_size=KEY_BYTES).digest()
+
+
+def created_ms(id: str) -> int | None:
+    """Unix ms at which an id was probably created; None if it is not `msg_` and a ULID."""
+    ulid = id.removeprefix("msg_")
+    if len(ulid) != _ULID_SIZE or not ulid.isascii():
+        return None
+    try:
+        return int(ulid[:_TIME_SIZE].translate(_DIGITS), 32)
+    except ValueError:
+        return None
 
 
 class Seen(NamedTuple):

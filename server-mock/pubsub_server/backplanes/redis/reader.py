@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from pubsub_server.backplane import Entry, Page, Replay, TopicReport
 from pubsub_server.backplanes import replay_bounds
+from pubsub_server.backplanes.ids import created_ms
 from pubsub_server.backplanes.redis.layout import Log, read_log
 from pubsub_server.backplanes.replay_bounds import REPLAY_MESSAGES, bounded, first_of, last_of
 from pubsub_server.tasks import run_all
@@ -25,6 +26,8 @@ READ_TOPICS: Final = 100
 """Maximum topics of one call."""
 LEAP: Final = 1_000
 """As in `logs.lua`: the minimum distance between two numberings of a topic."""
+NEVER: Final = 1 << 48
+"""Unix ms after all messages."""
 STARTS: Final = 100_000
 """Maximum topics without a log, on all shards, whose first position is remembered."""
 
@@ -36,7 +39,7 @@ class Part(NamedTuple):
 
     Attributes:
         mode: From which end, and to where; see `read.lua`.
-        mark: A position, a time or an id.
+        mark: A position, a time, or a time and an id.
         limit: Maximum messages; 0 for all.
         size: Bytes after which no more messages are added; 0 for no limit.
     """
@@ -202,7 +205,7 @@ class Reader:
         if after is not None:
             now, log = await self._page(topic, "after", after, limit)
         elif before is not None:
-            now, log = await self._page(topic, "before", before, limit)
+            now, log = await self._page(topic, "before", _with_time(before), limit)
         elif since is not None:
             now, log = await self._page(topic, "since", since, limit)
         else:
@@ -368,6 +371,12 @@ def choose_without_log(topic: str, wanted: Wanted, live_after: int | None) -> Ch
     # a later numbering, the size of the gap is unknown.
     reset = live_after - mark >= LEAP
     return Chosen(topic, (), live_after, truncated=not reset, reset=reset)
+
+
+def _with_time(id: str) -> str:
+    """An id, with the time from which `read.lua` searches for it: without one, from the end."""
+    created = created_ms(id)
+    return f"{NEVER if created is None else created} {id}"
 
 
 def _after_restart(entries: Sequence[Entry], live_after: int) -> list[Entry]:

@@ -10,7 +10,6 @@
 -- include logs.lua
 
 local wanted = tonumber(ARGV[1])
-local function position(entry) return tonumber(string.match(entry[1], '^%d+')) end
 
 -- The first entry from here that has not expired, and the last entry before it.
 local function alive(log, from)
@@ -27,20 +26,6 @@ local function alive(log, from)
   end
 end
 
--- The first entry that is not older, by binary search: later positions have later times.
-local function since(log, low, high, time)
-  while low < high do
-    local middle = math.floor((low + high) / 2)
-    local some = redis.call('XRANGE', log, whole(middle), '+', 'COUNT', 1)
-    if #some == 0 or times_of(some[1]) >= time then
-      high = middle
-    else
-      low = position(some[1]) + 1
-    end
-  end
-  return low
-end
-
 local answers = { whole(now) }
 for at = 2, #ARGV, 2 do
   local base, topic = KEYS[tonumber(ARGV[at])], ARGV[at + 1]
@@ -52,9 +37,9 @@ for at = 2, #ARGV, 2 do
     local behind = last + 1
     -- The log retains messages of the former numbering, whose positions do not count here.
     local first, dead = alive(log, whole(start))
-    local oldest = first and position(first) or behind
+    local oldest = first and seq_of(first) or behind
     if dead then
-      redis.call('XTRIM', log, 'MINID', whole(position(dead) + 1))
+      redis.call('XTRIM', log, 'MINID', whole(seq_of(dead) + 1))
       -- If nothing is left, no entry has the time of the trimmed messages.
       if not first then
         redis.call('SETRANGE', state, 8, struct.pack('<d', math.max(lost, (times_of(dead)))))
@@ -62,8 +47,9 @@ for at = 2, #ARGV, 2 do
     end
     local mark = 0
     if wanted >= 0 then
-      local entry = first and alive(log, whole(since(log, oldest, behind, wanted)))
-      mark = entry and position(entry) or behind
+      local from = seek(log, oldest, behind, function(entry) return (times_of(entry)) < wanted end)
+      local entry = first and alive(log, whole(from))
+      mark = entry and seq_of(entry) or behind
     end
     answer = whole(oldest) .. ' ' .. whole(last) .. ' ' .. whole(mark)
   end

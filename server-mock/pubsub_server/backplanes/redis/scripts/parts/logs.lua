@@ -21,10 +21,24 @@ local function message_of(entry)
   return string.sub(record, 70 + topic, 69 + topic + id)
 end
 
+-- The position of an entry.
+local function seq_of(entry) return tonumber(string.match(entry[1], '^%d+')) end
+
 -- Time and expiry of an entry, in ms.
 local function times_of(entry)
   local time, _, ttl = struct.unpack('<ddd', entry[2][2], 10)
   return time, time + ttl
+end
+
+-- The first position from `low` whose entry is not below, by binary search up to `high`: the entries
+-- are in this order.
+local function seek(log, low, high, below)
+  while low < high do
+    local middle = math.floor((low + high) / 2)
+    local entry = redis.call('XRANGE', log, whole(middle), '+', 'COUNT', 1)[1]
+    if entry and below(entry) then low = seq_of(entry) + 1 else high = middle end
+  end
+  return low
 end
 
 -- The minimum distance between two numberings of a topic: more than the positions of a topic in one
