@@ -25,10 +25,10 @@ SOFT_BYTES: Final = 262_144
 """Maximum unsent bytes in a transport; beyond that, the hub queues messages."""
 CLOSE_SECONDS: Final = 1.0
 """Seconds for sending written bytes; then the connection is cut."""
-LARGE: Final = 32_768
-"""Bytes of a read that waits for its turn."""
-TAKEN: Final = 256
-"""Maximum requests handled in one turn of the loop."""
+MEDIUM: Final = 2_048
+"""Bytes of a read that can take milliseconds, and that waits for its turn."""
+TAKEN: Final = 64
+"""Maximum requests handled before the time of the turn is checked."""
 FINISH_SECONDS: Final = 300.0
 """Seconds for the requests that a client sent before it closed; the rest is dropped."""
 
@@ -215,7 +215,7 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
             return
         connection.last_heard = self._shared.service.clock()
         self._decoder.feed(data)
-        if len(data) >= LARGE:
+        if len(data) >= MEDIUM and not self._shared.turns.free:
             self._wait_for_turn()
         self._advance()
         self._account()
@@ -333,10 +333,10 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
             return
         self._advancing = True
         try:
-            taken = 0
+            begun = False
             while not (self._waits or self._closing):
                 if not self._requests:
-                    if taken >= TAKEN:
+                    if begun and self._shared.turns.over:
                         self._wait_for_turn()
                         break
                     decoder = self._decoder
@@ -349,7 +349,7 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
                     self._taken = before - decoder.pending
                     if not self._requests:
                         break
-                    taken += len(self._requests)
+                    begun = True
                 work = self.handle(self._requests)
                 if work is not None:
                     self._working = True

@@ -8,7 +8,7 @@ import socket
 import ssl
 import sys
 from collections import Counter
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,7 +17,8 @@ import trustme
 from hanzoai.pubsub import PubSubClient
 from hanzoai.pubsub.eventstream.codec import encode_event
 from pubsub_server.listeners import byte_session
-from pubsub_server.listeners.byte_session import LARGE
+from pubsub_server.listeners.byte_session import MEDIUM, TAKEN
+from pubsub_server.shared import turns
 from pubsub_server.shared.turns import Turns
 from pubsub_server.testing import running_server
 from tests.server.protocols.peers import EventPeer, events, until
@@ -306,9 +307,10 @@ async def _send_a_lot(monkeypatch: pytest.MonkeyPatch) -> None:
             loop.call_soon(next_turn)
 
     def note(self: Any, data: bytes) -> None:
-        reads[turn] += len(data) >= LARGE
+        reads[turn] += len(data) >= MEDIUM
         received(self, data)
 
+    monkeypatch.setattr(turns, "SECONDS", 1e-9)
     monkeypatch.setattr(byte_session.ByteSession, "data_received", note)
     async with broker() as node, events(node.url, b"a") as reader, events(node.url, b"b") as sender:
         await node.has_local(2)
@@ -317,7 +319,23 @@ async def _send_a_lot(monkeypatch: pytest.MonkeyPatch) -> None:
         sender.event(b"a", payload)
         assert await reader.next() == (b"a", payload)
         over = True
-    assert max(reads.values()) == 1
+    # The first one uses up the turn, and the second one waits.
+    assert max(reads.values()) <= 2
+
+
+async def test_reads_of_many_event_streams_share_the_time_of_a_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(turns, "SECONDS", 1e-9)
+    async with broker() as node, AsyncExitStack() as stack:
+        for _ in range(10):
+            await stack.enter_async_context(events(node.url, b"demo.b"))
+        await node.has(10)
+        await asyncio.sleep(0)
+        for session in node.sessions:
+            session.data_received(encode_event(b"demo.a", b"x") * 200)
+        assert 0 < node.server.stats.published <= TAKEN
+        await until(lambda: node.server.stats.published == 2_000)
 
 
 @pytest.mark.statement("P-07", "P-16")
