@@ -453,7 +453,9 @@ class Server:
     def _limiters(self) -> list[PreAuthLimiter]:
         # Read on demand: the listeners are created after the metrics.
         listeners = (self._http_listener, self._ws_listener)
-        return [each.connections.pre_auth for each in listeners if each is not None]
+        limiters = [each.connections.pre_auth for each in listeners if each is not None]
+        everyone = (*listeners, *self._byte_listeners)
+        return limiters + [each.connections.handshakes for each in everyone if each is not None]
 
     def _open_audit(self) -> None:
         settings = self.settings

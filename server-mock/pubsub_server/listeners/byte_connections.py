@@ -7,6 +7,7 @@ import logging
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, cast
 
 from pubsub_server.auth.identity import Identity
+from pubsub_server.listeners.pre_auth import pre_auth_limiter
 from pubsub_server.shared.turns import Turns
 from pubsub_server.tasks import Tasks
 
@@ -61,6 +62,7 @@ class ByteConnections:
 
     Attributes:
         certified: Identities by name of the client certificate.
+        handshakes: TLS handshakes by address.
         open: The open connections, and the closed ones whose requests still wait.
         outliving: Number of the closed ones.
         first_within: Seconds for a client's first request; see `ByteSession.overdue`.
@@ -87,6 +89,7 @@ class ByteConnections:
         self.tasks = Tasks(loop, logger, name)
         self.open: set[Open] = set()
         self.outliving = 0
+        self.handshakes = pre_auth_limiter(settings)
         self.turns = Turns(loop)
         self.unread = 0
         self.first_within = settings.auth_deadline / 1000

@@ -8,6 +8,7 @@ import socket
 import stat
 from typing import TYPE_CHECKING
 
+from pubsub_server.listeners.tls_server import BACKLOG, TlsServer
 from pubsub_server.settings.addresses import Address
 from pubsub_server.shared.accepting import stop_accepting
 
@@ -31,7 +32,7 @@ class ByteListener:
     ) -> None:
         self.connections = connections
         self._session = session
-        self._server: asyncio.Server | None = None
+        self._server: asyncio.Server | TlsServer | None = None
 
     async def start(self, address: Address, tls: ssl.SSLContext | None = None) -> Address:
         """Listen, and return the address.
@@ -48,19 +49,27 @@ class ByteListener:
             abstract = address.path.startswith("\0")
             if not abstract:
                 _remove_stale(address.path)
-            self._server = await loop.create_unix_server(self._session, address.path, backlog=4096)
+            self._server = await loop.create_unix_server(
+                self._session, address.path, backlog=BACKLOG
+            )
             if not abstract:
                 os.chmod(address.path, 0o600)
             return address
-        deadline = self.connections.settings.auth_deadline / 1000
-        self._server = await loop.create_server(
-            self._session,
-            address.host,
-            address.port,
-            ssl=tls,
-            backlog=4096,
-            ssl_handshake_timeout=deadline if tls is not None else None,
-        )
+        if tls is None:
+            self._server = await loop.create_server(
+                self._session, address.host, address.port, backlog=BACKLOG
+            )
+        else:
+            settings = self.connections.settings
+            self._server = TlsServer(
+                self._session,
+                tls,
+                settings,
+                self.connections.handshakes,
+                lambda: len(self.connections.open),
+                seconds=settings.auth_deadline / 1000,
+            )
+            await self._server.listen(address.host, address.port)
         return Address(address.host, int(self._server.sockets[0].getsockname()[1]))
 
     async def stop_listening(self) -> None:

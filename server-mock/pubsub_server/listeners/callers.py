@@ -64,7 +64,11 @@ class Callers:
 
 def peer(transport: asyncio.BaseTransport | None) -> str | None:
     """The address at the other end; None if there is none, as on a Unix socket."""
-    name: object = None if transport is None else transport.get_extra_info("peername")
+    return plain(None if transport is None else transport.get_extra_info("peername"))
+
+
+def plain(name: object) -> str | None:
+    """The address in the name of a socket, without its port."""
     host = cast("tuple[object, ...]", name)[0] if isinstance(name, tuple) and name else None
     # A dual-stack socket reports IPv4 addresses in this form.
     return host.removeprefix("::ffff:") if isinstance(host, str) and host else None

@@ -3,9 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
-async def stop_accepting(server: asyncio.Server | None) -> None:
+class Server(Protocol):
+    """Listens on sockets, such as `asyncio.Server`."""
+
+    @property
+    def sockets(self) -> Sequence[Any]:
+        """The listening sockets."""
+        ...
+
+    def close(self) -> None:
+        """Stop listening."""
+        ...
+
+
+async def stop_accepting(server: Server | None) -> None:
     """Close a listening socket.
 
     asyncio creates the transport of a connection one turn of the loop after accepting it. If the

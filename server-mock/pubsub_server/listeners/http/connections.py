@@ -21,6 +21,7 @@ class HttpConnections:
         settings: Limits and deadlines.
 
     Attributes:
+        handshakes: TLS handshakes by address.
         open: Number of open connections.
         stopped: Cut connections that were accepted before the stop and arrive here after it.
     """
@@ -29,6 +30,7 @@ class HttpConnections:
         self.settings = settings
         self.callers = Callers(settings.trusted_proxies)
         self.pre_auth = pre_auth_limiter(settings)
+        self.handshakes = pre_auth_limiter(settings)
         self.users = user_shares(settings)
         self.turns = Turns(asyncio.get_running_loop())
         self.open = 0

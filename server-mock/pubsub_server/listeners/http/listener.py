@@ -22,6 +22,7 @@ from pubsub_server.listeners.http.requests import UnsupportedMedia
 from pubsub_server.listeners.http.rest import RestApi
 from pubsub_server.listeners.http.sse import EventStreams
 from pubsub_server.listeners.pre_auth import RETRY_SECONDS, TOO_MANY
+from pubsub_server.listeners.tls_server import BACKLOG, TlsServer
 from pubsub_server.shared.accepting import stop_accepting
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ class HttpListener:
         self._streams = EventStreams(service, policy, settings)
         app = self._application(console, faults)
         self._runner = web.AppRunner(app, handle_signals=False)
-        self._server: asyncio.Server | None = None
+        self._server: asyncio.Server | TlsServer | None = None
 
     async def start(self, tls: ssl.SSLContext | None = None) -> int:
         """Listens, and returns the port.
@@ -100,15 +101,26 @@ class HttpListener:
         manager = self._runner.server
         assert manager is not None
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(
-            lambda: HttpConnection(manager, loop, self.connections),
-            self._settings.host,
-            self._settings.http_port,
-            ssl=tls,
-            backlog=4096,
-            reuse_port=self._settings.workers > 1 or None,
-            ssl_handshake_timeout=self._settings.header_timeout / 1000 if tls else None,
-        )
+        settings = self._settings
+        reuse_port = settings.workers > 1
+        if tls is None:
+            self._server = await loop.create_server(
+                lambda: HttpConnection(manager, loop, self.connections),
+                settings.host,
+                settings.http_port,
+                backlog=BACKLOG,
+                reuse_port=reuse_port or None,
+            )
+        else:
+            self._server = TlsServer(
+                lambda: HttpConnection(manager, loop, self.connections),
+                tls,
+                settings,
+                self.connections.handshakes,
+                lambda: self.connections.open,
+                seconds=settings.header_timeout / 1000,
+            )
+            await self._server.listen(settings.host, settings.http_port, reuse_port=reuse_port)
         return int(self._server.sockets[0].getsockname()[1])
 
     async def stop_listening(self) -> None:

@@ -54,6 +54,7 @@ class SocketConnections:
         endpoints: Endpoints for paths other than `/ws`.
 
     Attributes:
+        handshakes: TLS handshakes by address.
         open: The open connections.
         stopped: Cut connections that were accepted before the stop and arrive here after it.
     """
@@ -65,6 +66,7 @@ class SocketConnections:
         self.settings = settings
         self.callers = Callers(settings.trusted_proxies)
         self.pre_auth = pre_auth_limiter(settings)
+        self.handshakes = pre_auth_limiter(settings)
         self.turns = Turns(asyncio.get_running_loop())
         self.wheel = service.wheel
         self.clock = service.clock

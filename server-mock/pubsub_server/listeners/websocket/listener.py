@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from pubsub_server.listeners.tls_server import BACKLOG, TlsServer
 from pubsub_server.listeners.websocket.protocol import CLOSE_SECONDS, SocketProtocol
 from pubsub_server.shared.accepting import stop_accepting
 
@@ -23,7 +24,7 @@ class WebSocketListener:
 
     def __init__(self, connections: SocketConnections) -> None:
         self.connections = connections
-        self._server: asyncio.Server | None = None
+        self._server: asyncio.Server | TlsServer | None = None
 
     async def start(self, tls: ssl.SSLContext | None = None) -> int:
         """Listens, and returns the port.
@@ -32,16 +33,26 @@ class WebSocketListener:
             OSError: The port is in use, or the address does not belong to this machine.
         """
         settings = self.connections.settings
-        self._server = await asyncio.get_running_loop().create_server(
-            lambda: SocketProtocol(self.connections),
-            settings.host,
-            settings.ws_port,
-            ssl=tls,
-            backlog=4096,
-            reuse_port=settings.workers > 1 or None,
-            ssl_handshake_timeout=settings.auth_deadline / 1000 if tls is not None else None,
-            ssl_shutdown_timeout=CLOSE_SECONDS if tls is not None else None,
-        )
+        reuse_port = settings.workers > 1
+        if tls is None:
+            self._server = await asyncio.get_running_loop().create_server(
+                lambda: SocketProtocol(self.connections),
+                settings.host,
+                settings.ws_port,
+                backlog=BACKLOG,
+                reuse_port=reuse_port or None,
+            )
+        else:
+            self._server = TlsServer(
+                lambda: SocketProtocol(self.connections),
+                tls,
+                settings,
+                self.connections.handshakes,
+                lambda: len(self.connections.open),
+                seconds=settings.auth_deadline / 1000,
+                shutdown_seconds=CLOSE_SECONDS,
+            )
+            await self._server.listen(settings.host, settings.ws_port, reuse_port=reuse_port)
         return int(self._server.sockets[0].getsockname()[1])
 
     async def stop_listening(self) -> None:
