@@ -21,7 +21,7 @@ from pubsub_server.errors import ServiceError
 from pubsub_server.hub import attendance, delivery, inbound, large_subscriptions, routing
 from pubsub_server.listeners.websocket import protocol as socket_protocol
 from pubsub_server.listeners.websocket.encoder import SOCKET
-from pubsub_server.shared import topic_index, turns
+from pubsub_server.shared import codec, topic_index, turns
 from pubsub_server.shared.limits import ConnectionLimiter
 from pubsub_server.shared.requests import Draft
 from pubsub_server.testing import running_server
@@ -664,6 +664,26 @@ async def test_large_subscriptions_of_one_turn_ask_the_store_only_if_they_wait_f
     store.answer.set()
     await rig.settle()
     assert store.waiting == 10
+
+
+async def test_a_very_long_frame_that_waits_for_its_turn_is_parsed_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rig = Rig()
+    alice = await rig.client("alice")
+    parsed: list[int] = []
+
+    def noted(data: str | bytes) -> dict[str, Any]:
+        parsed.append(len(data))
+        return codec.parse(data)
+
+    monkeypatch.setattr(inbound, "parse", noted)
+    rig.use_up_turn()
+    alice.say("publish", messages=[{"topic": "t", "data": "x" * 100_000}] * 12)
+    assert not parsed
+    await rig.settle()
+    assert len(parsed) == 1
+    assert rig.hub.stats.published == 12
 
 
 async def test_batches_that_fit_into_one_turn_share_it() -> None:

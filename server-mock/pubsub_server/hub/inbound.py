@@ -46,6 +46,8 @@ WAITING_BYTES: Final = 1_048_576
 """Maximum bytes of these frames of one connection."""
 HEAVY: Final = 4_096
 """Bytes of a frame with a list of topics or messages above which it waits for its turn."""
+LONG: Final = 1_048_576
+"""Bytes of a frame above which it waits for its turn before it is parsed."""
 BYTES_PER_SECOND: Final = 5e6
 """Bytes of such frames that are handled in a second."""
 
@@ -241,10 +243,15 @@ class Inbound:
             return
         core = self._core
         frame: dict[str, Any] = {}
+        heavy = len(data) > HEAVY and connection.identity is not None
+        may_wait = heavy and not in_turn and not core.turns.free
+        if may_wait and len(data) > LONG:
+            # Parsing it twice could take a tenth of a second more.
+            self._begin(connection, self._take_later(connection, data))
+            return
         try:
             frame = parse(data)
-            heavy = len(data) > HEAVY and connection.identity is not None and _has_list(frame)
-            if heavy and not (in_turn or core.turns.free):
+            if may_wait and _has_list(frame):
                 self._begin(connection, self._take_later(connection, data))
                 return
             request = decode_object(frame, max_payload=core.settings.max_payload)
@@ -279,7 +286,7 @@ class Inbound:
             self._failed(connection, request.ref, error)
 
     async def _take_later(self, connection: Connection, data: str | bytes) -> None:
-        """Handle a frame with a long list in its turn."""
+        """Handle a long frame in its turn."""
         await self._core.turns.wait(len(data) / BYTES_PER_SECOND)
         connection.busy = False
         self._take(connection, data, in_turn=True)
