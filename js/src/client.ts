@@ -137,8 +137,8 @@ export class PubSub<Topics extends object = AnyTopics> {
   }
 
   /** The same as `close()`, under its name in the sample of HIP-56. */
-  async disconnect(): Promise<void> {
-    await this.close();
+  disconnect(): Promise<void> {
+    return this.close();
   }
 
   /**
@@ -334,8 +334,8 @@ export class PubSub<Topics extends object = AnyTopics> {
   }
 
   /** Settle the publishes and close. */
-  async [Symbol.asyncDispose](): Promise<void> {
-    await this.close();
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
   }
 
   private async *_history(driver: Driver, topic: string, options: HistoryOptions) {

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from spec._generate.text import camel, header, single, union
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from spec._generate.lifecycle import Lifecycle, Row
 
@@ -31,11 +31,12 @@ _PARTS: dict[str, tuple[str, str]] = {
 
 
 def lifecycle(machine: Lifecycle) -> str:
-    """The module `generated/lifecycle.ts`.
+    """The module `generated/lifecycle.ts`, without the events of `connected`.
 
     Final states, which have no events, and faults, which cannot happen, are left out.
     """
     public = dict.fromkeys(machine.public.values())
+    welcomed = _welcomed(machine)
     out = [
         header("//", "spec/lifecycle.yaml"),
         "",
@@ -70,19 +71,10 @@ def lifecycle(machine: Lifecycle) -> str:
     for part, methods in groupby(sorted(_PARTS.values()), key=itemgetter(0)):
         each = "; ".join(f"{method}(): void" for _, method in methods)
         out.append(f"  readonly {part}: {{ {each} }};")
-    out += ["}", ""]
-    written: dict[str, str] = {}
-    for event, source in machine.sources.items():
-        body = "\n".join(_event(machine, event))
-        name = _function(event)
-        out.append(f"/** {_describe(machine, event, source)} */")
-        if same := written.get(body):
-            out += [f"export const {name}: typeof {same} = {same};", ""]
-            continue
-        written[body] = name
-        given = "e" if re.search(r"\be\b", body) else "_"
-        out += [f"export function {name}<E>(m: Steps<E>, {given}: E): void {{", body, "}", ""]
     out += [
+        "}",
+        "",
+        *_functions(machine, [event for event in machine.sources if event not in welcomed]),
         "/** What happens when a timer runs out. */",
         "export const ON_TIMER: Readonly<Record<Timer, <E>(m: Steps<E>, e: E) => void>> = {",
         *(f"  {timer}: {_function(event)}," for timer, event in machine.timers.items()),
@@ -90,6 +82,44 @@ def lifecycle(machine: Lifecycle) -> str:
         "",
     ]
     return "\n".join(out)
+
+
+def connected(machine: Lifecycle) -> str:
+    """The module `generated/connected.ts`: the welcome of a server, and the events of `connected`.
+
+    It loads beside the first connection, before a server welcomes the client.
+    """
+    welcomed = _welcomed(machine)
+    return "\n".join(
+        [
+            header("//", "spec/lifecycle.yaml"),
+            "",
+            "import type { Steps } from './lifecycle.js';",
+            "",
+            *_functions(machine, [event for event in machine.sources if event in welcomed]),
+        ]
+    )
+
+
+def _welcomed(machine: Lifecycle) -> frozenset[str]:
+    """The frames of a server that has accepted the token."""
+    frames = {event for event, source in machine.sources.items() if source == "frame"}
+    return frozenset(frames - {"auth.error"})
+
+
+def _functions(machine: Lifecycle, events: Iterable[str]) -> Iterator[str]:
+    """A function for each event; events with the same rows share one."""
+    written: dict[str, str] = {}
+    for event in events:
+        body = "\n".join(_event(machine, event))
+        name = _function(event)
+        yield f"/** {_describe(machine, event, machine.sources[event])} */"
+        if same := written.get(body):
+            yield from (f"export const {name}: typeof {same} = {same};", "")
+            continue
+        written[body] = name
+        given = "e" if re.search(r"\be\b", body) else "_"
+        yield from (f"export function {name}<E>(m: Steps<E>, {given}: E): void {{", body, "}", "")
 
 
 def _field(guard: str) -> str:

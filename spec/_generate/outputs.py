@@ -47,6 +47,7 @@ def outputs(root: Path) -> Iterator[tuple[Path, str]]:
         "wire": wire_typescript.frames(schema),
         "http": wire_typescript.http(schema),
         "lifecycle": lifecycle_typescript.lifecycle(machine),
+        "connected": lifecycle_typescript.connected(machine),
         "errors": emit_typescript.errors(table),
         "defaults": emit_typescript.defaults(groups),
         "limits": emit_typescript.limits(groups),

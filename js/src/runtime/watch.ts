@@ -46,7 +46,7 @@ export async function watch(client: Client): Promise<void> {
     type: string,
     hear: (event: Happened) => void,
   ): void => target?.addEventListener?.(type, hear, { signal });
-  let left = Number.POSITIVE_INFINITY;
+  let left = Infinity;
   listen(page, 'offline', () => {
     left = clock.now();
     client.perform((session) => session.offline());

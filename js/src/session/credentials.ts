@@ -27,7 +27,7 @@ export class Credentials {
   /** The number of the call in flight; 0 for none. */
   private _call = 0;
   /** When a notice last caused a call, or will cause one; Unix milliseconds. */
-  private _noticed = Number.NaN;
+  private _noticed = NaN;
 
   constructor(private readonly _context: Context) {}
 
@@ -53,8 +53,7 @@ export class Credentials {
         return;
       }
     }
-    this._calls += 1;
-    this._call = this._calls;
+    this._call = ++this._calls;
     const reason = expiring ? 'expiring' : this._rejected ? 'rejected' : 'connect';
     ports.fetchToken(this._call, reason, this._failed);
     timers.start('fetch', options.fetchTimeout);
@@ -100,13 +99,11 @@ export class Credentials {
    */
   _accepted(left: number | undefined): void {
     const { options, timers } = this._context;
-    const life = left ?? this._life;
+    const life = (left ?? this._life) as number;
     if (left !== undefined) timers.limit('expiry', left);
     this._span ??= life;
-    const early = Math.max(
-      Number(life) - options.refreshMargin,
-      Math.floor((Number(life) * 4) / 5),
-    );
+    // Without a lifetime this is NaN, which starts no timer.
+    const early = Math.max(life - options.refreshMargin, Math.floor((life * 4) / 5));
     timers.limit('refresh', options.renewable ? early : undefined);
   }
 }

@@ -72,8 +72,8 @@ export class Lifecycle implements Steps<SessionEvent> {
   }
 
   /** The connection is useful: earlier failures no longer count. */
-  _noteUseful(always = false): void {
-    if (this._useful && !always) return;
+  _noteUseful(): void {
+    if (this._useful) return;
     this._useful = true;
     this._attempts._outage = 0;
     this._choice._noteUseful();
@@ -103,8 +103,15 @@ export class Lifecycle implements Steps<SessionEvent> {
     const { state: from, _retryIn: retryIn } = this;
     this.state = to;
     this._retryIn = undefined;
-    const about = { code, reason, retryIn, attempt: this._attempts._failed };
-    this._context.ports.stateChanged({ from, to, public: publicState(to), ...about });
+    this._context.ports.stateChanged({
+      from,
+      to,
+      public: publicState(to),
+      code,
+      reason,
+      retryIn,
+      attempt: this._attempts._failed,
+    });
   }
 
   _start(timer: keyof typeof AFTER): void {
@@ -135,7 +142,7 @@ export class Lifecycle implements Steps<SessionEvent> {
 
   /** A new token might be rejected as soon. */
   _tokenFresh({ left }: SessionEvent): boolean {
-    return Number(left) > Number(this._credentials._span) / 2;
+    return (left as number) > (this._credentials._span as number) / 2;
   }
 
   get _shouldFallBack(): boolean {
@@ -144,7 +151,7 @@ export class Lifecycle implements Steps<SessionEvent> {
   }
 
   get _hasToken(): boolean {
-    return this._credentials._token() !== undefined;
+    return !!this._credentials._token();
   }
 
   /**
@@ -158,17 +165,17 @@ export class Lifecycle implements Steps<SessionEvent> {
     return !this.operations?.subscriptions.size || idle < this._pongLimit + pingInterval;
   }
 
-  _reachable({ ok = false }: SessionEvent): boolean {
-    return ok;
+  _reachable({ ok }: SessionEvent): boolean {
+    return !!ok;
   }
 
   /** The token callback refuses permanently (AUTH-3). */
-  _refused({ refused = false }: SessionEvent): boolean {
-    return refused;
+  _refused({ refused }: SessionEvent): boolean {
+    return !!refused;
   }
 
   get _unsettled(): boolean {
-    return Boolean(this.operations?.publishes.size);
+    return !!this.operations?.publishes.size;
   }
 
   // ---------------------------------------------------------------- actions: token
@@ -319,8 +326,8 @@ export class Lifecycle implements Steps<SessionEvent> {
 
   /** The connection is stable: what failed before does not count any more. */
   _noteStable(): void {
-    this._replaced = false;
-    this._noteUseful(true);
+    this._replaced = this._useful = false;
+    this._noteUseful();
   }
 
   /** Give what is published some time to be settled. */

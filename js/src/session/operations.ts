@@ -4,10 +4,13 @@
  * They load beside the first connection. Until then, a session has none.
  */
 
+import * as table from '../generated/connected.js';
+import type { Steps } from '../generated/lifecycle.js';
 import type { ErrorFrame, JsonObject, ServerFrame } from '../generated/wire.js';
 import type { Context } from './context.js';
-import { RATE_LIMITED } from './events.js';
+import { RATE_LIMITED, type SessionEvent } from './events.js';
 import type { OwnPresence } from './own_presence.js';
+import { readPeer } from './peer.js';
 import type { DeliveryPorts, OutcomePort, Rejected, SessionTimer } from './ports.js';
 import { Publishes } from './publishes.js';
 import type { Publish, Subscribe } from './requests.js';
@@ -18,7 +21,7 @@ const CLOSED: Rejected = { kind: 'rejected', code: 'closed', message: 'The clien
 /** The session, as its operations see it. */
 interface Operated {
   readonly context: Context;
-  readonly lifecycle: { readonly over: boolean; readonly _draining: boolean };
+  readonly lifecycle: Steps<SessionEvent> & { readonly over: boolean; _noteUseful(): void };
   /** The program made a call. */
   _called(): void;
   /** A call is complete. */
@@ -105,12 +108,23 @@ export class Operations {
   /** A frame arrived; `at`: when, by the local clock, Unix milliseconds. */
   receive(frame: ServerFrame, at: number): void {
     const { subscriptions, publishes, ownPresence } = this;
-    if (frame.type === 'subscribed') {
-      subscriptions.subscribed(frame, at);
-    } else if (frame.type === 'published') {
-      if (!publishes.published(frame)) ownPresence?.acknowledged(frame.ref);
-    } else if (frame.type === 'presence.snapshot') {
-      subscriptions.presence?.snapshot(frame);
+    const { lifecycle, context } = this._session;
+    if (frame.type === 'auth.ok') {
+      table.onAuthOk(lifecycle, { peer: readPeer(frame, lifecycle._hasPings, at) });
+    } else if (frame.type === 'auth.expiring') {
+      const left = frame.expires_in ?? Number(frame.expires_at) - at;
+      table.onAuthExpiring(lifecycle, { at, left });
+    } else if (frame.type === 'pong') {
+      table.onPong(lifecycle, {});
+    } else if (context.peer) {
+      lifecycle._noteUseful();
+      if (frame.type === 'subscribed') {
+        subscriptions.subscribed(frame, at);
+      } else if (frame.type === 'published') {
+        if (!publishes.published(frame)) ownPresence?.acknowledged(frame.ref);
+      } else if (frame.type === 'presence.snapshot') {
+        subscriptions.presence?.snapshot(frame);
+      }
     }
   }
 

@@ -2,9 +2,6 @@
 
 import type { AuthOkFrame } from '../generated/wire.js';
 
-/** Features that a session relies on; a server without one of them needs a dialect. */
-const COUNTED_ON = ['ref', 'ack', 'seq', 'idempotency', 'batch'];
-
 /** @internal The server of one connection: the fields of `auth.ok`, and what follows from them. */
 export interface Peer extends Omit<AuthOkFrame, 'type' | 'features'> {
   /** Milliseconds until the token expires, if the server sent it. */
@@ -26,11 +23,6 @@ export interface Peer extends Omit<AuthOkFrame, 'type' | 'features'> {
    * limit. A refused publish then arrives after the ones that follow it.
    */
   readonly burst: number;
-}
-
-/** Whether the server lacks a feature that a session relies on. */
-export function needsDialect({ version, features = [] }: AuthOkFrame): boolean {
-  return version === undefined || !COUNTED_ON.every((feature) => features.includes(feature));
 }
 
 /**

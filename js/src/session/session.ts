@@ -13,8 +13,7 @@ import { Context } from './context.js';
 import { actionOf, endsConnection, type SessionEvent, TIMEOUTS } from './events.js';
 import { Lifecycle } from './lifecycle.js';
 import type { Operations } from './operations.js';
-import { readPeer } from './peer.js';
-import type { Ports, TimerName } from './ports.js';
+import type { Ports, SessionTimer, TimerName } from './ports.js';
 
 /** The life of one client, from `connect` to the port `finished`. */
 export class Session {
@@ -36,9 +35,8 @@ export class Session {
   /** Connect; `opened`: a WebSocket to this address has opened in this process before. */
   connect(opened = false): void {
     if (opened) this.lifecycle._choice._hasOpened = true;
-    table.onConnect(this.lifecycle, {});
     this._called();
-    this._end();
+    this._fire(table.onConnect);
   }
 
   /** The subscriptions and publishes; undefined before they are added. */
@@ -114,11 +112,12 @@ export class Session {
     if (!this.context.timers.fired(timer)) return;
     const { lifecycle } = this;
     const event: SessionEvent = { ...TIMEOUTS[timer], kind: timer, idle };
-    if (timer === 'pace' || timer === 'rejoin' || timer === 'grace') {
-      this.operations?.timerFired(timer);
+    const fire = table.ON_TIMER[timer as table.Timer];
+    if (fire) {
+      lifecycle._noteLate(timer as table.Timer);
+      fire(lifecycle, event);
     } else if (timer !== 'hold') {
-      lifecycle._noteLate(timer);
-      table.ON_TIMER[timer](lifecycle, event);
+      this.operations?.timerFired(timer as SessionTimer);
     } else if (lifecycle._attempts._shortenLater) {
       table.onCalled(lifecycle, event);
     }
@@ -132,45 +131,24 @@ export class Session {
    * @param at Arrival time by the local clock, Unix milliseconds.
    */
   receive(frame: ServerFrame, at: number): void {
-    if (frame.type === 'message') this.operations?.subscriptions.message(frame.message);
-    else this._end(this._take(frame, at));
-  }
-
-  private _take(frame: Exclude<ServerFrame, { type: 'message' }>, at: number): SessionEvent {
     const { lifecycle, operations, context } = this;
-    switch (frame.type) {
-      case 'auth.ok':
-        table.onAuthOk(lifecycle, { peer: readPeer(frame, lifecycle._hasPings, at) });
-        break;
-      case 'auth.expiring': {
-        const { expires_at: end = Number.NaN, expires_in: left = end - at } = frame;
-        table.onAuthExpiring(lifecycle, { at, left });
-        break;
+    if (frame.type === 'message') {
+      operations?.subscriptions.message(frame.message);
+    } else if (frame.type !== 'error' && frame.type !== 'auth.error') {
+      operations?.receive(frame, at);
+      this._end();
+    } else {
+      if (
+        frame.type === 'auth.error' ||
+        (lifecycle.state === 'authenticating' && actionOf(frame) !== 'retry')
+      ) {
+        table.onAuthError(lifecycle, { ...frame, kind: 'frame' });
+      } else if (lifecycle.linked) {
+        if (endsConnection(frame)) lifecycle._attempts._requestedWait = frame.retry_after_ms ?? 0;
+        if (!operations?.rejected(frame)) context.ports.problem(frame);
       }
-      case 'pong':
-        table.onPong(lifecycle, {});
-        break;
-      case 'auth.error':
-      case 'error':
-        if (
-          frame.type === 'auth.error' ||
-          (lifecycle.state === 'authenticating' && actionOf(frame) !== 'retry')
-        ) {
-          table.onAuthError(lifecycle, { ...frame, kind: 'frame' });
-        } else if (lifecycle.linked) {
-          if (endsConnection(frame)) {
-            lifecycle._attempts._requestedWait = frame.retry_after_ms ?? 0;
-          }
-          if (!operations?.rejected(frame)) context.ports.problem(frame);
-        }
-        return frame;
-      default:
-        // `unsubscribed` carries no news.
-        if (!context.peer) break;
-        lifecycle._noteUseful();
-        operations?.receive(frame, at);
+      this._end(frame);
     }
-    return {};
   }
 
   // ---------------------------------------------------------------- the end of each call

@@ -29,17 +29,18 @@ export class SubscriptionState {
   denied: Denial[] = [];
   /** The frames so far of an answer in several frames. */
   answer: SubscribedFrame | undefined;
-  held: Envelope[] = [];
+  held!: Envelope[];
   /** No held message was dropped. */
-  whole = true;
+  whole!: boolean;
   /** Number of dropped messages without a position, by topic. */
-  lost: Map<string, number> = new Map();
+  lost!: Map<string, number>;
 
   constructor(
     readonly request: Subscribe,
     public cursor: Cursor,
   ) {
     this.patterns = request.topics;
+    this.hold();
   }
 
   /** Hold only these messages. */

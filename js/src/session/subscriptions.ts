@@ -166,7 +166,7 @@ export class Subscriptions {
     this.requests.delete(ref);
     state.forget();
     if (isRetryable(code)) {
-      this._scheduleRetry(retryAfter);
+      this.retryLater(state, retryAfter);
       return true;
     }
     const refused = topic && state.patterns.includes(topic) ? [topic] : state.patterns;
@@ -178,9 +178,9 @@ export class Subscriptions {
   }
 
   /** Request it again after a pause: an error may have concerned it. */
-  retryLater(state: SubscriptionState): void {
+  retryLater(state: SubscriptionState, milliseconds = 0): void {
     state.retryPending = true;
-    this._scheduleRetry();
+    this._scheduleRejoin(Math.max(REFUSED_FOR_NOW, milliseconds));
   }
 
   // ---------------------------------------------------------------- requests
@@ -245,10 +245,6 @@ export class Subscriptions {
     state.phase = 'joining';
     state.ref = '';
     this._request(state);
-  }
-
-  private _scheduleRetry(milliseconds = 0): void {
-    this._scheduleRejoin(Math.max(REFUSED_FOR_NOW, milliseconds));
   }
 
   /** Schedule `rejoin` after the given time, unless it is already due sooner. */

@@ -161,13 +161,13 @@ export function kind(value: unknown): string {
  * @throws InvalidOption It cannot be a token. The error does not show it.
  */
 export function checkToken(token: unknown, field = 'token'): string {
-  if (typeof token !== 'string') {
-    throw invalid(field, `is ${kind(token)}, not a string`, `${GIVE_TOKEN} as a string.`);
-  }
-  const trimmed = token.trim();
+  const trimmed = typeof token === 'string' ? token.trim() : '';
   const body = bareToken(trimmed);
   if (/^[!-~]+$/.test(body) && trimmed.length <= TOKEN_MAX) return trimmed;
   if (!DEVELOPMENT) throw invalid(field);
+  if (typeof token !== 'string') {
+    throw invalid(field, `is ${kind(token)}, not a string`, `${GIVE_TOKEN} as a string.`);
+  }
   const problem = !body
     ? 'is empty'
     : trimmed.length > TOKEN_MAX

@@ -232,7 +232,7 @@ export class SseTransport implements Transport {
     } catch (error) {
       const large = error instanceof RangeError;
       reason = large
-        ? `An event has more than ${maxFrame.toLocaleString('en-US')} bytes.`
+        ? `An event has more than ${maxFrame} bytes.`
         : `The event stream from ${new URL(httpUrl).hostname} was lost.`;
       if (large) code = 1009;
     }

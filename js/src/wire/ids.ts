@@ -42,7 +42,7 @@ export class IdMaker {
     } else {
       this._last = Math.max(now, this._last + 1);
       const time = this._last.toString(32).padStart(TIME_DIGITS, '0');
-      const digits = [...time].map((one) => Number.parseInt(one, 32));
+      const digits = [...time].map((one) => parseInt(one, 32));
       digits.push(...this._random(RANDOM_DIGITS));
       this._text = digits.map((one) => ALPHABET.charAt(one % 32)).join('');
     }

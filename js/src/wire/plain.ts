@@ -16,7 +16,7 @@ const UNPAIRED = /\p{Surrogate}/u;
  * undefined field is absent, as with `JSON.stringify`.
  */
 export function sizeOf(value: unknown): number {
-  return isPlain(value, 0) ? bytesOf(JSON.stringify(value)) : Number.NaN;
+  return isPlain(value, 0) ? bytesOf(JSON.stringify(value)) : NaN;
 }
 
 /** The UTF-8 bytes of a text without unpaired surrogates. */

@@ -11,8 +11,8 @@ import type {
   JsonObject,
   ServerFrame,
 } from '../../../js/src/generated/wire.js';
+import { needsDialect } from '../../../js/src/runtime/connection.js';
 import { Operations } from '../../../js/src/session/operations.js';
-import { needsDialect } from '../../../js/src/session/peer.js';
 import type {
   DeliveryPorts,
   Outcome,

@@ -70,12 +70,12 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
   ),
   'a token is renewed a fifth before its end at most': replaced(
     'credentials.ts',
-    'Number(life) - options.refreshMargin',
+    'life - options.refreshMargin',
     '0',
   ),
   'a short token is renewed too early': replaced(
     'credentials.ts',
-    'Math.floor((Number(life) * 4) / 5)',
+    'Math.floor((life * 4) / 5)',
     '1',
   ),
   'a forgotten token keeps its life': replaced('credentials.ts', 'this._life = undefined;'),
@@ -139,7 +139,11 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
     'lifecycle.ts',
     'this._pongLimit = this._context.options.checkTimeout;',
   ),
-  'a useful connection counts as short': replaced('lifecycle.ts', 'if (this._useful) return;'),
+  'a useful connection counts as short': replaced(
+    'lifecycle.ts',
+    'if (this._useful) return;\n    if (choice',
+    'if (choice',
+  ),
   'two HTTP probes run at once': replaced('lifecycle.ts', 'choice._isProbingHttp || ', ''),
   'a long client id is sent back': replaced('lifecycle.ts', '.slice(0, 64)', ''),
   'a token does not expire during sleep': replaced('lifecycle.ts', 'this._forgetToken({});'),

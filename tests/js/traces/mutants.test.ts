@@ -20,7 +20,13 @@ const lines = (await bundle('traces/runner.ts')).split('\n');
 
 /** The runner with one fault in the generated lifecycle, by description of the fault. */
 function* faults(): Generator<[name: string, text: string]> {
-  const first = lines.indexOf('// js/src/generated/lifecycle.ts');
+  for (const name of ['lifecycle', 'connected']) yield* faultsIn(name);
+}
+
+/** The runner with one fault in a generated module. */
+function* faultsIn(name: string): Generator<[name: string, text: string]> {
+  const first = lines.indexOf(`// js/src/generated/${name}.ts`);
+  assert.ok(first >= 0, `${name} is in the bundle`);
   const length = lines.slice(first + 1).findIndex((line) => line.startsWith('// '));
   let event = '';
   for (const [n, line] of [...lines.entries()].slice(first, first + length)) {
