@@ -4,6 +4,7 @@ import { DEVELOPMENT } from '../build.js';
 import type { TimerHandle } from '../clock.js';
 import { fromCode, PubSubError } from '../errors.js';
 import type { JsonObject, PublishResult } from '../generated/wire.js';
+import { Fifo } from '../session/fifo.js';
 import type { Outcome, OutcomePort } from '../session/ports.js';
 import type { Publish } from '../session/requests.js';
 import type { OperatedSession } from '../session/session.js';
@@ -20,6 +21,7 @@ import { onAbort, type Waiting, within } from './waiting.js';
 
 /** A publish or presence update without an outcome. */
 interface Unsettled {
+  readonly ref: number;
   readonly settle: (outcome: Outcome) => void;
   /** When it is given up, by the clock. */
   readonly end: number;
@@ -29,8 +31,7 @@ interface Unsettled {
 export class Publisher implements OutcomePort {
   /** Resolves when the publishes over HTTP are settled. */
   requests: Promise<unknown> | undefined;
-  /** By `ref`. */
-  private readonly _awaiting = new Map<number, Unsettled>();
+  private readonly _awaiting = new Fifo<Unsettled>();
   /** Admits publishes as the queue has room, with the policy `block`. */
   private readonly _backpressure: Backpressure | undefined;
   /** When the earliest deadline of a publish was, by the clock; its timer fires then. */
@@ -135,15 +136,15 @@ export class Publisher implements OutcomePort {
     return new Promise((settle) => {
       // The client may have ended while a part of it was loading.
       if (client.over.aborted) client.checkOpen();
-      this._awaiting.set(ref, { settle, end });
+      this._awaiting._add({ ref, settle, end });
       client.perform(call);
     });
   }
 
   /** The outcome of a publish or an update of presence. */
   settle(ref: number, outcome: Outcome): void {
-    const one = this._awaiting.get(ref);
-    this._awaiting.delete(ref);
+    const one = this._awaiting._find((each) => each.ref === ref);
+    this._awaiting._delete(one);
     one?.settle(outcome);
   }
 
@@ -238,7 +239,7 @@ export class Publisher implements OutcomePort {
         this._deadline = Infinity;
         const now = clock.now();
         let next = Infinity;
-        for (const [ref, { end }] of [...this._awaiting]) {
+        for (const { ref, end } of this._awaiting._all()) {
           if (end <= now) this._expire(ref);
           else next = Math.min(next, end);
         }

@@ -44,7 +44,7 @@ export class EventParser {
       const event = this._take(line);
       if (event) found.push(event);
     }
-    if (this._size + this._line.length > this._limit) throw new RangeError('too large');
+    if (this._size + this._line.length > this._limit) throw new RangeError();
     return found;
   }
 
@@ -65,7 +65,7 @@ export class EventParser {
       data.push(value);
       // Count the whole line, because lines without a value also use memory.
       this._size += line.length;
-      if (this._size > this._limit) throw new RangeError('too large');
+      if (this._size > this._limit) throw new RangeError();
     }
     return undefined;
   }

@@ -222,19 +222,20 @@ export class SseTransport implements Transport {
 
   private async _run(abort: AbortController): Promise<void> {
     const { maxFrame, httpUrl } = this._options;
-    let [reason, retryAfter, code]: [string, number?, number?] = [
-      'The server ended the event stream.',
-    ];
+    let reason = 'The server ended the event stream.';
+    let retryAfter: number | undefined;
+    let code: number | undefined;
     try {
       const response = await this._open(abort);
       if (response) retryAfter = await this._read(response, abort);
       else abort.abort();
     } catch (error) {
-      const large = error instanceof RangeError;
-      reason = large
-        ? `An event has more than ${maxFrame} bytes.`
-        : `The event stream from ${new URL(httpUrl).hostname} was lost.`;
-      if (large) code = 1009;
+      if (error instanceof RangeError) {
+        code = 1009;
+        reason = `An event has more than ${maxFrame} bytes.`;
+      } else {
+        reason = `The event stream from ${new URL(httpUrl).hostname} was lost.`;
+      }
     }
     // The server ends a stream when another replaces it, and that one is about to open.
     // Its listener would otherwise stay until the transport ends.
