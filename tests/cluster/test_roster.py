@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from pubsub_server.backplanes.redis import roster
+from pubsub_server.backplanes.redis import roster, wire
 from pubsub_server.backplanes.redis.link import Link
 from pubsub_server.backplanes.redis.roster import RedisRoster
 from pubsub_server.errors import ServiceError
 from pubsub_server.tasks import Tasks
 from tests.cluster.fleet import BOUND, SHARDS, nodes
+from tests.cluster.front import front
 from tests.cluster.waiting import until
 
 if TYPE_CHECKING:
@@ -144,6 +145,15 @@ async def test_a_node_that_starts_again_does_not_report_unchanged_members(
         assert b.reported[:2] == [("join", "cl_1"), ("join", "cl_2")]
 
 
+async def test_the_numbers_of_the_calls_of_a_node_are_removed_with_it(store: Store) -> None:
+    async with two(store) as (a, _), store.client() as redis:
+        await a.enter("cl_1", "here")
+        former = a.name
+        assert await redis.keys(f"*:n:{former}") != []
+        a.backplane._lease.lose()
+        await until(lambda: redis.keys(f"*:n:{former}"), [])
+
+
 async def test_a_node_that_learns_of_its_removal_from_a_change_registers_all_members_again(
     store: Store,
 ) -> None:
@@ -214,6 +224,41 @@ async def test_changes_that_wait_for_the_store_are_made_in_their_order(store: St
         await joining
         assert a.own[1:] == [*[("update", "cl_1")] * 3, ("join", "cl_2")]
         await until(b.members, {"cl_1": (False, shown("3")), "cl_2": (False, shown("here"))})
+
+
+async def test_a_member_that_has_left_does_not_return_by_a_late_copy_of_its_join(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wire, "ANSWER_WITHIN", 0.5)
+    quiet: dict[str, Any] = {"node_timeout": 120_000, "node_heartbeat": 60_000}
+    async with (
+        asyncio.timeout(BOUND),
+        front(store) as way,
+        nodes(way, 1, **quiet) as (first,),
+        nodes(store, 1, **quiet) as (second,),
+        store.client() as redis,
+        redis.monitor() as monitor,
+    ):
+        a, b = (Noted(node.hub.core.backplane) for node in (first, second))
+        for each in (a, b):
+            await each.roster.wait_joined((), [TOPIC])
+        await a.enter("cl_1", "stays")
+        # The store receives the first copy of the join last.
+        late = way.hold()
+        await a.enter("cl_2", "leaves")
+        a.roster.leave(TOPIC, "cl_2")
+        await until(lambda: a.own[-1], ("leave", "cl_2"))
+        late.set()
+        copies = 0
+        while copies < 2:
+            command: str = (await monitor.next_command())["command"]
+            copies += command.startswith("EVAL") and "leaves" in command
+        assert await a.members() == {"cl_1": (True, shown("stays"))}
+        assert await b.members() == {"cl_1": (False, shown("stays"))}
+        await b.enter("cl_3", "of b")
+        changes = [("join", "cl_1"), ("join", "cl_2"), ("leave", "cl_2"), ("join", "cl_3")]
+        await until(lambda: b.reported[-1], changes[-1])
+        assert b.reported == changes
 
 
 async def test_clients_with_many_changes_wait_for_room_one_after_the_other(

@@ -31,7 +31,9 @@ AT_ONCE: Final = 500
 EMPTIED_MS: Final = 3_600_000
 """Milliseconds for which a topic is remembered after its last member has left."""
 REVOKED_MS: Final = 86_400_000
-"""Milliseconds for which a revoked id is remembered, so that late writes under it are rejected."""
+"""Milliseconds for which a revoked id is remembered, and the number of the last call of a node, so
+that late writes are rejected.
+"""
 
 
 class Tenant(Protocol):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 
 from pubsub_server.backoff import Backoff
 from pubsub_server.backplanes.redis.layout import read_changes, read_members
-from pubsub_server.backplanes.redis.lease import EMPTIED_MS
+from pubsub_server.backplanes.redis.lease import EMPTIED_MS, REVOKED_MS
 from pubsub_server.backplanes.redis.servers import LINK_ERRORS
 from pubsub_server.backplanes.redis.writer import REFUSED_FOR
 from pubsub_server.errors import ServiceError
@@ -91,6 +91,8 @@ class RedisRoster:
         self._loop = asyncio.get_running_loop()
         self._audience: Audience | None = None
         self._steps: deque[_Step] = deque()
+        # The number of the last call of `members.lua`.
+        self._number = 0
         self._tasks = Tasks(self._loop, logger, "roster")
         self._task: asyncio.Task[None] | None = None
         self._entering = asyncio.Lock()
@@ -209,7 +211,8 @@ class RedisRoster:
     async def _call_one(self, steps: Sequence[_Step]) -> bool:
         node = self._lease.node
         bases: dict[str, int] = {}
-        arguments: list[Argument] = [node, self._max_members, EMPTIED_MS]
+        self._number += 1
+        arguments: list[Argument] = [node, self._number, REVOKED_MS, self._max_members, EMPTIED_MS]
         steps = [step for step in steps if not self._stale(step)]
         for step in steps:
             base = self._layout.bases[self._layout.shard(step.topic)]

@@ -4,24 +4,27 @@
 -- nodes have the same client, the node with the newer connection holds the member.
 --
 -- KEYS: prefixes with the hash tag of a shard; in a cluster, all of one slot
--- ARGV: the node, maximum members of a topic, ms for which an empty topic is remembered; then six for
---   each operation: index into KEYS, kind, topic, client id, id of the change, and presence data. The
---   kinds:
+-- ARGV: the node, number of the call, ms for which this number is remembered, maximum members of a
+--   topic, ms for which an empty topic is remembered; then six for each operation: index into KEYS,
+--   kind, topic, client id, id of the change, and presence data. The kinds:
 --     `j` join; an existing member keeps its data and moves to this node
 --     `u` update the data
 --     `a` write again under a new lease; the id contains the former leases, each between commas
 --     `l` leave
 --     `U` and `A`: `u` and `a` for a client without a connection; they skip a member of another node
--- Returns `dead` if the lease of the node was revoked. Otherwise returns `ok`, and for each operation
+-- Returns `dead` if the lease of the node was revoked, and `late` if a later call was executed before;
+-- the node has closed the connection of such a call. Otherwise returns `ok`, and for each operation
 -- `n` joined, `k REST` already a member with this data, `u` changed, `l REST` left, `f` the topic is
 -- full, `o` another node holds the member, or `-` nothing changed.
 
 -- include clock.lua
 -- include changes.lua
+-- include order.lua
 
-local node, most, remember = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local node, number, most, remember = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[4]), tonumber(ARGV[5])
 for _, base in ipairs(KEYS) do
   if redis.call('ZSCORE', base .. ':d', node) then return { 'dead' } end
+  if is_late(base .. ':n:' .. node, number) then return { 'late' } end
 end
 
 -- When the connection of a member was authenticated.
@@ -29,7 +32,7 @@ local function since(shown) return tonumber(string.match(shown, '^{"since":(%d+)
 local function visible(shown) return (string.gsub(shown, '^{"since":%d+,', '{')) end
 
 local answers = { 'ok' }
-for at = 4, #ARGV, 6 do
+for at = 6, #ARGV, 6 do
   local base, op, topic, client = KEYS[tonumber(ARGV[at])], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
   local id, body = ARGV[at + 4], ARGV[at + 5]
   local left = op == 'U' or op == 'A'
@@ -87,4 +90,5 @@ for at = 4, #ARGV, 6 do
 end
 
 send_queued()
+for _, base in ipairs(KEYS) do note_call(base .. ':n:' .. node, number, ARGV[3]) end
 return answers

@@ -33,6 +33,9 @@ for _, key in ipairs(redis.call('SPOP', base .. ':w:' .. node, most)) do
   redis.call('HDEL', base .. ':u:' .. key, node)
 end
 answers[1] = redis.call('SCARD', base .. ':m:' .. node) + redis.call('SCARD', base .. ':w:' .. node)
-if answers[1] == 0 then redis.call('ZREM', base .. ':o', node) end
+if answers[1] == 0 then
+  redis.call('ZREM', base .. ':o', node)
+  redis.call('DEL', base .. ':n:' .. node)
+end
 send_queued()
 return answers
