@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import ssl
 import sys
+from ipaddress import IPv6Address
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import trustme
 
 from pubsub_server.listeners import tls_server
+from pubsub_server.listeners.pre_auth import pre_auth_limiter
+from pubsub_server.settings.config import Settings
 from pubsub_server.testing import running_server
 from tests.server.protocols.peers import BOUND, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
-    from pathlib import Path
 
     from pubsub_server.testing import RunningServer
 
@@ -149,3 +153,56 @@ async def test_a_server_that_stops_cuts_half_handshakes(tmp_path: Path) -> None:
             await until(lambda listener=listener: each.handshakes(listener) == 1)
         await each.inner.stop()
         assert [await rest(reader) for reader in readers] == [b""] * len(LISTENERS)
+
+
+def _scoped_address() -> str | None:
+    """A link-local address of this machine, with its interface."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/net/if_inet6").read_text().splitlines():
+            digits, _, _, scope, _, interface = line.split()
+            if scope == "20":
+                return f"{IPv6Address(int(digits, 16))}%{interface}"
+    return None
+
+
+async def listen(host: str) -> list[Any]:
+    """The addresses on which a server with TLS listens for a host."""
+    settings = Settings()
+    server = tls_server.TlsServer(
+        asyncio.Protocol,
+        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH),
+        settings,
+        pre_auth_limiter(settings),
+        lambda: 0,
+        seconds=BOUND,
+    )
+    await server.listen(host, 0)
+    try:
+        return [each.getsockname() for each in server.sockets]
+    finally:
+        server.close()
+
+
+async def test_a_server_with_tls_listens_on_the_address_of_one_interface() -> None:
+    address = _scoped_address()
+    if address is None:
+        pytest.skip("no interface has a link-local address")
+    [listening] = await listen(address)
+    assert listening[3] == socket.if_nametoindex(address.partition("%")[2])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the family may exist")
+async def test_a_server_with_tls_skips_addresses_of_a_family_that_the_kernel_does_not_have(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found: list[Any] = [(socket.AF_IPX, socket.SOCK_STREAM, 0, "", ("::1", 0, 0, 0))]
+
+    def resolve(*_: object, **__: object) -> list[Any]:
+        return found
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    with pytest.raises(OSError, match="not supported"):
+        await listen("localhost")
+    found.append((socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", 0)))
+    [listening] = await listen("localhost")
+    assert listening[0] == "127.0.0.1"

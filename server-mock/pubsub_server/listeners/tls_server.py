@@ -86,13 +86,23 @@ class TlsServer:
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
         opened: list[socket.socket] = []
+        absent: OSError | None = None
         try:
+            # An IPv6 address is complete only with its scope, such as the interface of `fe80::1`.
             for family, _, _, _, address in dict.fromkeys(found):
-                opened.append(
-                    socket.create_server(
-                        address[:2], family=family, backlog=BACKLOG, reuse_port=reuse_port
+                try:
+                    opened.append(
+                        socket.create_server(
+                            address, family=family, backlog=BACKLOG, reuse_port=reuse_port
+                        )
                     )
-                )
+                except OSError as error:
+                    # The host can have an IPv6 address although the kernel has no IPv6.
+                    if error.errno != errno.EAFNOSUPPORT:
+                        raise
+                    absent = error
+            if absent is not None and not opened:
+                raise absent
         except OSError:
             for each in opened:
                 each.close()
