@@ -734,6 +734,20 @@ async def test_batches_that_wait_for_their_turn_end_with_a_connection_that_the_s
     assert len(alice.messages()) == 100
 
 
+async def test_frames_that_wait_end_with_a_connection_that_unreadable_ones_among_them_end() -> None:
+    rig = Rig()
+    alice, bob = await rig.client("alice"), await rig.client("bob")
+    alice.subscribe("a", presence=False)
+    rig.use_up_turn()
+    bob.say("publish", messages=[{"topic": "a", "data": "x" * 100}] * 100)
+    for _ in range(inbound.BAD_FRAMES):
+        rig.hub.receive(bob.connection, "{")
+    bob.say("publish", topic="a", data="too late")
+    await rig.settle()
+    assert bob.connection.closed
+    assert len(alice.messages()) == 100
+
+
 async def test_a_client_that_closes_while_its_batches_wait_gets_no_new_rate_budget() -> None:
     rig = Rig(publish_rate_user=150)
     alice, bob = await rig.client("alice"), await rig.client("bob")

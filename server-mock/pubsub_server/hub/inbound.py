@@ -228,8 +228,8 @@ class Inbound:
 
         Also after the end of the connection: its client may have published and closed.
         """
-        waiting = connection.waiting
-        while waiting and not connection.busy:
+        # A frame may end the connection, and with it the frames after it.
+        while (waiting := connection.waiting) and not connection.busy:
             frame = waiting.popleft()
             if not isinstance(frame, SubscribeRequest):
                 self._take(connection, frame)
