@@ -26,6 +26,9 @@ const SOURCES = [
 /** Tests that plant faults into the session and search for each with many simulations. */
 const SLOW = /mutants/;
 
+/** Seconds for which all tests together may run. */
+const LIMIT = 600;
+
 // The tests must not use the server that the environment of the terminal names.
 const env = Object.fromEntries(
   Object.entries(process.env).filter(([name]) => !/^HANZO_PUBSUB_(URL|REST_URL|TOKEN)$/.test(name)),
@@ -66,9 +69,11 @@ const running = spawn(
     `--test-reporter=${reporter}`,
     ...tests,
   ],
-  { cwd: root, env: { ...env, ...forks.env }, stdio: ['ignore', 2, 2], timeout: 600_000 },
+  { cwd: root, env: { ...env, ...forks.env }, stdio: ['ignore', 2, 2], timeout: LIMIT * 1000 },
 );
-const [status] = await once(running, 'exit');
+const [status, signal] = await once(running, 'exit');
+if (running.killed) console.error(`stopped the tests: they took longer than ${LIMIT} s`);
+else if (signal !== null) console.error(`the tests were ended by ${signal}`);
 await forks.stop();
 rmSync(built, { recursive: true, force: true });
 process.exit(status ?? 1);
