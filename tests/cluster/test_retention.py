@@ -342,6 +342,42 @@ async def test_pages_in_the_middle_of_a_long_log_are_found_without_reading_what_
             assert most is None or calls < most
 
 
+@pytest.mark.parametrize("id", ["-123456789abcdefghijklmnop", "msg_-123456789abcdefghijklmnop"])
+async def test_a_page_ends_before_a_message_whose_id_looks_like_a_negative_time(
+    id: str, store: Store
+) -> None:
+    async with asyncio.timeout(BOUND), running_server(redis_url=store.url) as node:
+        sent = await send(node, [*drafts(0, 30), Draft("demo.x", "row", b"1", None, id, None)])
+        await send(node, drafts(30, 30))
+        logs = node.hub.core.backplane.logs
+        found = await logs.page("demo.x", since=None, before=id, after=None, limit=20)
+        numbers = [each.seq for each in sent if isinstance(each, Published)]
+        assert [json.loads(body)["seq"] for body in found.messages] == numbers[10:30]
+        gone = await logs.page("demo.x", since=None, before=id[:-1] + "x", after=None, limit=20)
+        assert not gone.messages
+
+
+async def test_an_expired_message_does_not_hide_a_later_one_of_another_publisher_with_its_id(
+    store: Store,
+) -> None:
+    id = made_at(int(time.time() * 1000), 1)
+    async with asyncio.timeout(BOUND), running_server(redis_url=store.url) as node:
+        logs = node.hub.core.backplane.logs
+
+        async def page() -> list[int]:
+            found = await logs.page("demo.x", since=None, before=id, after=None, limit=20)
+            return [json.loads(body)["seq"] for body in found.messages]
+
+        await send(node, [*drafts(0, 1), Draft("demo.x", "row", b"1", 1, id, None)])
+        assert await page() != []
+        await until(page, [])
+        rows = [Draft("demo.x", "row", b"1", None, in_order(0, number), None) for number in range(30)]
+        sent = await send(node, rows)
+        await send(node, [Draft("demo.x", "row", b"2", None, id, None)], "other")
+        numbers = [each.seq for each in sent if isinstance(each, Published)]
+        assert await page() == numbers[-20:]
+
+
 async def test_pages_before_a_message_end_at_the_beginning_of_the_log(store: Store) -> None:
     async with asyncio.timeout(BOUND), running_server(redis_url=store.url) as node:
         drafts = [Draft("demo.x", "row", b"%d" % n, None, None, None) for n in range(60)]

@@ -31,7 +31,8 @@ def id_key(topic: str, sender: tuple[str, str], id: str) -> bytes:
 def created_ms(id: str) -> int | None:
     """Unix ms at which an id was probably created; None if it is not `msg_` and a ULID."""
     ulid = id.removeprefix("msg_")
-    if len(ulid) != _ULID_SIZE or not ulid.isascii():
+    # `int` also accepts signs, spaces and underscores.
+    if len(ulid) != _ULID_SIZE or not (ulid.isascii() and ulid.isalnum()):
         return None
     try:
         return int(ulid[:_TIME_SIZE].translate(_DIGITS), 32)

@@ -88,13 +88,14 @@ local function take(command, log, from, to, count, most, wanted)
   return taken
 end
 
--- The position of the message with an id, from `TIME ID`; nil if there is none, or if it has expired.
+-- The position of the message with an id, from `TIME ID`; nil if there is none that has not expired.
 local function place_of(log, mark)
   local created, id = string.match(mark, '^(%d+) (.*)$')
   created = tonumber(created)
-  local function found(entry)
+  -- Several publishers can use one id, so an expired message does not end the search.
+  local function is_it(entry)
     local _, expiry = times_of(entry)
-    return expiry > now and entry[1] or nil
+    return message_of(entry) == id and expiry > now
   end
   local oldest = redis.call('XRANGE', log, '-', '+', 'COUNT', 1)[1]
   if not oldest then return nil end
@@ -103,7 +104,7 @@ local function place_of(log, mark)
   -- The ids of one publisher usually are in the order of their positions.
   local at = seek(log, first, last, function(entry) return message_of(entry) < id end)
   local entry = redis.call('XRANGE', log, whole(at), '+', 'COUNT', 1)[1]
-  if entry and message_of(entry) == id then return found(entry) end
+  if entry and is_it(entry) then return entry[1] end
   -- Those of several publishers are near their times, except for wrong clocks and long delays.
   at = seek(log, first, last, function(entry) return (times_of(entry)) < created end)
   local ways = {
@@ -114,7 +115,7 @@ local function place_of(log, mark)
     for _, way in ipairs(ways) do
       local entries = way.from and redis.call(way.command, log, way.from, way.to, 'COUNT', 50) or {}
       for _, entry in ipairs(entries) do
-        if message_of(entry) == id then return found(entry) end
+        if is_it(entry) then return entry[1] end
       end
       way.from = #entries == 50 and '(' .. entries[50][1] or nil
     end
