@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
+from pubsub_server.backplanes.redis import wire
 from pubsub_server.backplanes.redis.lease import Lease
 from tests.cluster.fleet import BOUND, RefusedError, node_process, nodes, peer
+from tests.cluster.front import front
 from tests.cluster.waiting import until
 from tests.http_client import http_client
 
@@ -58,6 +60,32 @@ async def test_the_connections_of_a_user_are_limited_over_all_nodes(store: Store
         await first.send({"type": "auth", "token": b.token("ann")})
         await first.until("auth.ok")
         assert await counted(store, "user user ann") == [1]
+
+
+async def test_a_late_copy_of_a_count_does_not_replace_a_newer_one(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wire, "ANSWER_WITHIN", 0.5)
+    quiet: dict[str, Any] = {"node_timeout": 120_000, "node_heartbeat": 60_000}
+    async with (
+        asyncio.timeout(BOUND),
+        front(store) as way,
+        nodes(way, 1, **quiet) as (node,),
+        store.client() as redis,
+        redis.monitor() as monitor,
+    ):
+        async with peer(node, node.token("ann")):
+            # The store receives the first copy of the second count last.
+            late = way.hold()
+            async with peer(node, node.token("ann")):
+                await until(lambda: counted(store, "user user ann"), [2])
+        await until(lambda: counted(store, "user user ann"), [])
+        late.set()
+        copies = 0
+        while copies < 2:
+            command: str = (await monitor.next_command())["command"]
+            copies += command.startswith("EVAL") and "user user ann 2 " in command
+        assert await counted(store, "user user ann") == []
 
 
 async def test_the_connections_of_an_organization_are_limited_over_all_nodes(

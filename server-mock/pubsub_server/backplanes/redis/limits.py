@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from pubsub_server.backoff import Backoff
+from pubsub_server.backplanes.redis.lease import REVOKED_MS
 from pubsub_server.backplanes.redis.servers import LINK_ERRORS
 from pubsub_server.shared.limits import BULK, ConnectionLimiter, RateLimiter, too_many
 from pubsub_server.tasks import Tasks
@@ -71,6 +72,8 @@ class SharedConnectionLimiter(ConnectionLimiter):
         # Counters that differ between Redis and this node.
         self._changed: dict[str, None] = {}
         self._former = ""
+        # The number of the last call of `counts.lua`.
+        self._number = 0
         self._renewed: list[asyncio.Future[None]] = []
         self._tasks = Tasks(self._loop, logger, "connection counters")
         self._task: asyncio.Task[None] | None = None
@@ -192,7 +195,8 @@ class SharedConnectionLimiter(ConnectionLimiter):
         for numbers in groups.values():
             bases: dict[str, int] = {}
             node = self._lease.node
-            arguments: list[Argument] = [node, self._former]
+            self._number += 1
+            arguments: list[Argument] = [node, self._number, REVOKED_MS, self._former]
             for number in numbers:
                 name, count, most = rows[number]
                 base = self._layout.bases[self._layout.shard(name)]
