@@ -52,7 +52,7 @@ class Service(Protocol):
 
     @property
     def clock(self) -> Callable[[], float]:
-        """Monotonic seconds, of `Connection.last_heard`."""
+        """Monotonic seconds, of `Connection.last_received`."""
         ...
 
     @property

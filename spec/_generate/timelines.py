@@ -184,7 +184,7 @@ def _writer(trace: Mapping[str, Any]) -> str:
         picture.at = step["at"]
         if name == "write":
             picture.arrow(0, 1, f"write “{given}”")
-        elif name == "hear":
+        elif name == "receive":
             kind, data, sender = given
             label = f"{FRAMES[kind]} by {sender}"
             if data["stream"] != trace["writer"]["stream"]:

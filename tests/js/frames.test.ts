@@ -197,18 +197,18 @@ test('a text waits for compressed ones that have arrived before it', async () =>
 
 test('a text is left to ws while the program listens to the socket too', () => {
   const parser = new Receiver();
-  let heard = 0;
-  const hear = (): void => {
-    heard += 1;
+  let calls = 0;
+  const received = (): void => {
+    calls += 1;
   };
-  readTexts(socketOf(parser, 2), hear, () => assert.fail());
+  readTexts(socketOf(parser, 2), received, () => assert.fail());
   let seen = '';
   parser.on('message', (data: Buffer) => {
     seen = String(data);
   });
   parser.write(bytesOf([0x81, Buffer.from('a text')]));
   assert.equal(seen, 'a text');
-  assert.equal(heard, 1);
+  assert.equal(calls, 1);
 });
 
 test('a class of the program that changes what its sockets emit gets every text', () => {

@@ -183,7 +183,7 @@ class ScriptedTransport:
     largest: int | None = None
 
     def __init__(self, clock: VirtualClock) -> None:
-        self.last_heard = clock.now()
+        self.last_received = clock.now()
         self.malformed: Callable[[str], None] = ignore
         self.sent: list[ClientFrame] = []
         self.closed: list[int] = []
@@ -397,7 +397,7 @@ async def test_timers_restart_stop_and_report_the_idle_time(
     rig.wake()
     await rig.clock.advance(1.5)
     assert not rig.of(events.TimerFired)
-    transport.last_heard = rig.clock.now()
+    transport.last_received = rig.clock.now()
     await rig.clock.advance(1)
     assert rig.of(events.TimerFired) == [events.TimerFired("ping", 500)]
 

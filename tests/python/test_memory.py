@@ -107,10 +107,10 @@ async def test_every_byte_counts_as_a_heartbeat() -> None:
     await transport.open()
     await peer.clock.advance(5)
     transport.heard()
-    assert transport.last_heard == 5
+    assert transport.last_received == 5
     await peer.clock.advance(5)
     transport.arrived(b'{"type":"pong"}')
-    assert transport.last_heard == 10
+    assert transport.last_received == 10
 
 
 async def test_peers_are_found_by_name_while_they_exist() -> None:

@@ -664,7 +664,7 @@ async def test_a_handshake_that_is_answered_after_the_dial_was_given_up_leaves_n
 # ---------------------------------------------------------------- life
 
 
-async def test_every_byte_counts_as_heard_pings_too() -> None:
+async def test_every_byte_counts_as_received_pings_too() -> None:
     clock = FakeClock()
     step = asyncio.Event()
 
@@ -675,15 +675,15 @@ async def test_every_byte_counts_as_heard_pings_too() -> None:
         await connection.wait_closed()
 
     async with opened(ping, clock) as transport:
-        assert transport.last_heard == 100.0
+        assert transport.last_received == 100.0
         clock.time = 200.0
-        assert transport.last_heard == 100.0
+        assert transport.last_received == 100.0
         step.set()
         await transport.receive()
-        assert transport.last_heard == 200.0
+        assert transport.last_received == 200.0
 
 
-async def test_each_part_of_a_large_frame_counts_as_heard() -> None:
+async def test_each_part_of_a_large_frame_counts_as_received() -> None:
     clock = FakeClock()
     data = wire(message(1, "x" * 500_000))
     first, second = asyncio.Event(), asyncio.Event()
@@ -699,13 +699,13 @@ async def test_each_part_of_a_large_frame_counts_as_heard() -> None:
         clock.time = 200.0
         first.set()
         for _ in range(10_000):
-            if transport.last_heard == 200.0:
+            if transport.last_received == 200.0:
                 break
             await asyncio.sleep(0)
-        heard = transport.last_heard
+        seen = transport.last_received
         second.set()
         assert numbers(await transport.receive()) == [1]
-        assert heard == 200.0
+        assert seen == 200.0
 
 
 async def test_a_reader_that_does_not_read_stops_the_network_and_gets_all_of_it_later() -> None:

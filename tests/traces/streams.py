@@ -43,7 +43,7 @@ def write(writing: Writing, step: Mapping[str, Any]) -> dict[str, Any]:
     arguments: list[Any] = given if isinstance(given, list) and name != "inherit" else [given]
     if name in ("open", "sent", "tick"):
         arguments = []
-    timed = [] if name in ("hear", "inherit") else [at]
+    timed = [] if name in ("receive", "inherit") else [at]
     if name == "failed":
         code, retryable, *wait = arguments
         out: Any = writing.failed(code, retryable, at, *wait)

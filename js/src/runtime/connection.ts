@@ -72,7 +72,7 @@ export class Connection implements Receiver {
   /** Milliseconds since the last byte; 0 while the program itself delays reading. */
   get idle(): number {
     if (this._paused) return 0;
-    return Math.max(0, Math.round(this._owner.clock.now() - this._transport.lastHeard));
+    return Math.max(0, Math.round(this._owner.clock.now() - this._transport.lastReceived));
   }
 
   /** Send a frame with the next `flush`, in the server's dialect. */

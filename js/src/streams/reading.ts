@@ -75,7 +75,7 @@ export class Reading {
   private _half = '';
   private readonly _held = new Map<number, readonly Piece[]>();
   private _since: number | undefined;
-  private _heard: number | undefined;
+  private _received: number | undefined;
   private _silence = SILENCE;
 
   /**
@@ -109,7 +109,7 @@ export class Reading {
         taken = messages.slice(Math.max(0, first));
       }
     }
-    if (this.stream !== undefined) this._heard = at;
+    if (this.stream !== undefined) this._received = at;
     return this._receiveAll(taken, at);
   }
 
@@ -125,12 +125,12 @@ export class Reading {
 
   /** Take the fetched retained messages. */
   healed(messages: readonly Incoming[], at: number): ReaderEffect[] {
-    const { _heard: heard, _silence: silence } = this;
+    const { _received: received, _silence: silence } = this;
     const newest = this._newest();
     const effects = this._receiveAll(messages, at);
     if (this._newest() === newest) {
       // Frames that the reader already had don't show that the writer is alive.
-      this._heard = heard;
+      this._received = received;
       this._silence = silence;
     }
     if (!this.ended) this._giveUp(effects);
@@ -140,11 +140,11 @@ export class Reading {
 
   /** The time `due` has passed. */
   tick(at: number): ReaderEffect[] {
-    const { _since: since, _heard: heard } = this;
+    const { _since: since, _received: received } = this;
     const effects: ReaderEffect[] = [];
     if (since !== undefined && at >= since + PATIENCE) this._giveUp(effects);
-    if (heard !== undefined && at >= heard + this._silence && !this.ended) {
-      effects.push({ kind: 'stalled', ms: at - heard }, { kind: 'heal' });
+    if (received !== undefined && at >= received + this._silence && !this.ended) {
+      effects.push({ kind: 'stalled', ms: at - received }, { kind: 'heal' });
       this._silence *= 2;
     }
     this._setDue();
@@ -178,8 +178,8 @@ export class Reading {
   }
 
   private _setDue(): void {
-    const { _since = Infinity, _heard = Infinity } = this;
-    const due = Math.min(_since + PATIENCE, _heard + this._silence);
+    const { _since = Infinity, _received = Infinity } = this;
+    const due = Math.min(_since + PATIENCE, _received + this._silence);
     this.due = this.ended || due === Infinity ? undefined : due;
   }
 
@@ -208,7 +208,7 @@ export class Reading {
     if (!isCount(count) || (isSnapshot && !parts)) return false;
     if (isToken && !(Array.isArray(more) && pieces.every(isPiece))) return false;
     this._sender ||= sender;
-    this._heard = at;
+    this._received = at;
     this._silence = SILENCE;
     if (epoch > this.epoch) {
       // Another writer takes over, from the start or from a snapshot.
@@ -321,7 +321,7 @@ export class Reading {
       if (count !== this.next || textOf(parts) !== this.text) effects.push({ kind: 'snapshot' });
       this._replace(parts, count);
     } else this.stale ||= count !== this.next;
-    this._since = this._heard = undefined;
+    this._since = this._received = undefined;
     this._held.clear();
     this.ended = true;
     effects.push(

@@ -153,7 +153,7 @@ export class StreamWriter implements AsyncDisposable {
     this._core = core;
     this._perform(core.open(this._now));
     this._perform(core.inherit(before.messages ?? []));
-    for (const message of this._early.splice(0)) this._hear(message);
+    for (const message of this._early.splice(0)) this._receive(message);
     return this;
   }
 
@@ -261,7 +261,7 @@ export class StreamWriter implements AsyncDisposable {
 
   private async _listen(): Promise<void> {
     const { signal } = this._over;
-    const onMessage = (message: Message): void => this._hear(message);
+    const onMessage = (message: Message): void => this._receive(message);
     // A program cannot act on a gap in the requests of readers: they ask again.
     const onGap = (): void => {};
     try {
@@ -325,9 +325,9 @@ export class StreamWriter implements AsyncDisposable {
     return new Promise((resolve) => this._waiting.push(resolve));
   }
 
-  private _hear(message: Message): void {
+  private _receive(message: Message): void {
     const { type, data, sender } = incoming(message);
-    if (this._core) this._perform(this._core.hear(type, data, sender));
+    if (this._core) this._perform(this._core.receive(type, data, sender));
     else if (WISHES.has(type) && this._early.length < RETAINED) this._early.push(message);
   }
 

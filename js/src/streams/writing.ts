@@ -213,7 +213,7 @@ export class Writing {
   }
 
   /** Take a message of the topic: requests of readers, and frames of another writer. */
-  hear(type: string, data: unknown, sender: string): WriterEffect[] {
+  receive(type: string, data: unknown, sender: string): WriterEffect[] {
     if (this.ended || !isObject(data) || data['stream'] !== this.stream) return [];
     const { epoch, writer, reason, data: given } = data;
     // A reader that has not noticed a takeover yet sends the previous epoch.
@@ -235,7 +235,7 @@ export class Writing {
   inherit(messages: readonly Incoming[]): WriterEffect[] {
     let cancels: WriterEffect[] = [];
     for (const { type, data, sender } of messages) {
-      if (type === 'stream.cancel') cancels.push(...this.hear(type, data, sender));
+      if (type === 'stream.cancel') cancels.push(...this.receive(type, data, sender));
       // A cancel from before this attempt does not apply to it.
       else if (type === 'stream.start' && isObject(data) && data['stream'] === this.stream)
         cancels = [];

@@ -34,7 +34,7 @@ export function linkTabs(options: ClientOptions, clock: Clock): Transport {
   let group: string | undefined;
   let following: string | undefined;
   let refused = false;
-  let heard = clock.now();
+  let receivedAt = clock.now();
 
   const close = (code = 1000): void => {
     receiver = undefined;
@@ -78,7 +78,7 @@ export function linkTabs(options: ClientOptions, clock: Clock): Transport {
       else following = relay;
     }
     if (!following || relay !== following || (to ?? me) !== me) return;
-    heard = clock.now();
+    receivedAt = clock.now();
     refused = frame?.type === 'auth.error';
     if (frame?.type === 'auth.ok' && !frame.features?.includes('ref')) goAlone();
     else if (frame) receiver?.frame(frame);
@@ -144,8 +144,8 @@ export function linkTabs(options: ClientOptions, clock: Clock): Transport {
 
   return {
     incremental: true,
-    get lastHeard() {
-      return own?.lastHeard ?? heard;
+    get lastReceived() {
+      return own?.lastReceived ?? receivedAt;
     },
     open(given) {
       receiver = given;

@@ -121,19 +121,19 @@ export class Admission {
 
   private _next(connection: Connection): number {
     const { clock, settings } = this._core;
-    const { deadline, lastHeard, identity, noticeAt, sink } = connection;
+    const { deadline, lastReceived, identity, noticeAt, sink } = connection;
     if (!identity) return deadline;
     const now = clock.now();
     const notice = Math.min(deadline, Math.max(now, noticeAt));
     if (sink.isStream) return Math.min(notice, now + settings.sseKeepalive);
     const { serverPingInterval, presenceTimeout } = settings;
-    const isQuiet = now - lastHeard >= serverPingInterval;
-    return Math.min(notice, lastHeard + (isQuiet ? presenceTimeout : serverPingInterval));
+    const isQuiet = now - lastReceived >= serverPingInterval;
+    return Math.min(notice, lastReceived + (isQuiet ? presenceTimeout : serverPingInterval));
   }
 
   private _expire(connection: Connection): void {
     const { clock, settings } = this._core;
-    const { deadline, identity, lastHeard, sink } = connection;
+    const { deadline, identity, lastReceived, sink } = connection;
     const now = clock.now();
     if (now >= deadline) {
       const problem = identity
@@ -142,7 +142,7 @@ export class Admission {
       this._end(connection, problem);
       return;
     }
-    const silence = now - lastHeard;
+    const silence = now - lastReceived;
     if (identity) {
       if (now >= connection.noticeAt) {
         connection.noticeAt = Number.POSITIVE_INFINITY;

@@ -38,7 +38,7 @@ export class Connection {
   /** Before authentication its deadline, then the expiry of the token, by `Clock.now`. */
   deadline: number = Number.POSITIVE_INFINITY;
   /** When the client was last heard from, by `Clock.now`. */
-  lastHeard: number;
+  lastReceived: number;
   /** The next check of the connection. */
   timer: TimerHandle | undefined;
 
@@ -46,7 +46,7 @@ export class Connection {
     readonly sink: Sink,
     now: number,
   ) {
-    this.lastHeard = now;
+    this.lastReceived = now;
   }
 
   /** Whether one of its patterns matches a topic. */

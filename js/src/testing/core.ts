@@ -102,8 +102,8 @@ export class Core {
   }
 
   /** When the client was last heard from, in Unix milliseconds. */
-  lastSeen({ lastHeard }: Connection): number {
-    return Math.round(this.wall() - (this.clock.now() - lastHeard));
+  lastSeen({ lastReceived }: Connection): number {
+    return Math.round(this.wall() - (this.clock.now() - lastReceived));
   }
 
   /** Create a message id. */

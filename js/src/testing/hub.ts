@@ -69,7 +69,7 @@ export class Hub {
 
   /** Record that the client was heard from. */
   heard(connection: Connection): void {
-    connection.lastHeard = this.core.clock.now();
+    connection.lastReceived = this.core.clock.now();
   }
 
   /** Authenticate a connection, or renew its token. Throws Problem. */

@@ -368,7 +368,7 @@ export class MemoryServer<C extends Clock = VirtualClock> {
 function refused({ code, reason, retryAfter }: Refusal, clock: Clock): Transport {
   return {
     incremental: true,
-    lastHeard: clock.now(),
+    lastReceived: clock.now(),
     open: (receiver: Receiver) => {
       void Promise.resolve().then(() => receiver.ended({ code, reason, retryAfter }));
     },

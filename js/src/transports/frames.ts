@@ -47,12 +47,12 @@ interface Socket {
 /**
  * Read texts before the parser of an open socket does.
  *
- * @param hear Called for each piece of the stream.
+ * @param received Called for each piece of the stream.
  * @param take Called with each text, in the same order as the listener of `message`.
  */
 export function readTexts(
   opened: object,
-  hear: () => void,
+  received: () => void,
   take: (text: string, read: typeof decodeCanonical) => void,
 ): void {
   // Quoted here and below, because the build shortens names that begin with `_`.
@@ -72,7 +72,7 @@ export function readTexts(
     parser.writableLength === 0;
 
   parser.write = (piece) => {
-    hear();
+    received();
     let at = 0;
     if (parser['_state'] === PAYLOAD) {
       at = parser['_payloadLength'] - parser['_bufferedBytes'];

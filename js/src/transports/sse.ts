@@ -65,7 +65,7 @@ const REFUSAL_MAX = 65_536;
 /** One session over server-sent events and REST. */
 export class SseTransport implements Transport {
   readonly incremental = false;
-  lastHeard: number;
+  lastReceived: number;
   private readonly _rest: Rest;
   private readonly _publisher: StreamPublisher;
   private readonly _subscriptions: StreamSubscriptions;
@@ -89,7 +89,7 @@ export class SseTransport implements Transport {
     private readonly _clock: Clock,
     random: () => number,
   ) {
-    this.lastHeard = _clock.now();
+    this.lastReceived = _clock.now();
     const tokens = {
       current: async () => this._token ?? '',
       // Only the session renews tokens.
@@ -174,7 +174,7 @@ export class SseTransport implements Transport {
       return;
     }
     if (plain && !this._subscriptions.plain && !(await this._hasStreams(signal))) return;
-    this._hear();
+    this._received();
     const frame = compact<AuthOkFrame>({
       client_id: '',
       ...(!plain && (info as object)),
@@ -184,7 +184,7 @@ export class SseTransport implements Transport {
     this._subscriptions.plain = plain;
     if (!plain) this._clientId = frame.client_id.slice(0, 64);
     this._rest.features = new Set(frame.features);
-    this._greeting = plain ? undefined : { frame, at: this.lastHeard };
+    this._greeting = plain ? undefined : { frame, at: this.lastReceived };
     this._put(frame);
     if (again && (this._reading || this._opening)) this._reopen();
   }
@@ -297,14 +297,14 @@ export class SseTransport implements Transport {
 
   private async _read(response: Response, abort: AbortController): Promise<number | undefined> {
     const { generation } = this._subscriptions;
-    this._hear();
+    this._received();
     this._reading?.abort();
     this._reading = abort;
     if (this._opening === abort) this._opening = undefined;
     this._introduce(response.headers.get('Client-Id'));
     const parser = new EventParser(this._options.maxFrame);
     for await (const bytes of bytesOf(response, Infinity)) {
-      this._hear();
+      this._received();
       for (const { event, data } of parser.push(bytes)) {
         if (abort.signal.aborted) return undefined;
         const read = decodeEvent(event, data);
@@ -343,8 +343,8 @@ export class SseTransport implements Transport {
     return abort;
   }
 
-  private _hear(): void {
-    this.lastHeard = this._clock.now();
+  private _received(): void {
+    this.lastReceived = this._clock.now();
   }
 
   private _put(read: Decoded): void {

@@ -51,7 +51,7 @@ export interface Transport {
    */
   readonly incremental: boolean;
   /** Time of the last received byte, by `Clock.now`. */
-  readonly lastHeard: number;
+  readonly lastReceived: number;
   /** Start to connect. */
   open(receiver: Receiver): void;
   /** Queue frames. Never throws; discards the frames if the transport has ended. */

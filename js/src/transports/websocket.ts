@@ -40,19 +40,19 @@ const nextTick = DEVELOPMENT ? (globalThis as Node).process?.nextTick : undefine
  */
 export class WebSocketTransport implements Transport {
   readonly incremental = true;
-  lastHeard: number;
+  lastReceived: number;
   private _socket: (WebSocketLike & NodeSocket) | undefined;
   private _receiver: Receiver | undefined;
 
   /**
    * @param _options Uses `socketUrl`, `maxFrame`, `logger` and `WebSocket`.
-   * @param _clock For `lastHeard`.
+   * @param _clock For `lastReceived`.
    */
   constructor(
     private readonly _options: ClientOptions,
     private readonly _clock: Clock,
   ) {
-    this.lastHeard = _clock.now();
+    this.lastReceived = _clock.now();
   }
 
   open(receiver: Receiver): void {
@@ -74,8 +74,8 @@ export class WebSocketTransport implements Transport {
       queueMicrotask(() => this._end(undefined, unreached(error)));
       return;
     }
-    const hear = (): void => {
-      this.lastHeard = this._clock.now();
+    const received = (): void => {
+      this.lastReceived = this._clock.now();
     };
     const message = (data: string | Uint8Array, read = decode): void => {
       const { maxFrame } = this._options;
@@ -84,7 +84,7 @@ export class WebSocketTransport implements Transport {
     };
     const events = {
       open: () => {
-        hear();
+        received();
         failure = LOST;
         this._receiver?.opened();
       },
@@ -104,23 +104,23 @@ export class WebSocketTransport implements Transport {
     if (!DEVELOPMENT || !socket.on) {
       // Browsers answer pings without an event.
       socket.addEventListener('message', ({ data }: { readonly data: string | ArrayBuffer }) => {
-        hear();
+        received();
         message(typeof data === 'string' ? data : new Uint8Array(data));
       });
       return;
     }
-    socket.on('ping', hear);
-    socket.on('pong', hear);
+    socket.on('ping', received);
+    socket.on('pong', received);
     // `ws` creates an event object per message only for `addEventListener`; `on` avoids it.
     socket.on('message', (data, isBinary) => {
-      hear();
+      received();
       message(isBinary ? new Uint8Array(data) : data.toString());
     });
     // Without the condition, the production build would contain the code, and never load it.
     if (DEVELOPMENT)
       socket.on('open', () =>
         import('./frames.js').then(
-          ({ readTexts }) => readTexts(socket, hear, message),
+          ({ readTexts }) => readTexts(socket, received, message),
           () => undefined, // `ws` reads everything
         ),
       );

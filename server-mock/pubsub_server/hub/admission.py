@@ -304,9 +304,10 @@ class Admission:
             return at
         if connection in self._doubted:
             return min(at, self._doubted[connection])
-        wait = self._ping if now - connection.last_heard < self._ping else self._timeout
+        wait = self._ping if now - connection.last_received < self._ping else self._timeout
         asked = min(
-            connection.last_heard + min(wait, self._timeout), connection.last_spoke + self._program
+            connection.last_received + min(wait, self._timeout),
+            connection.last_spoke + self._program,
         )
         # Wait for the next round: pings sent together cost half as much as single ones.
         asked = -(-asked // self._together) * self._together
@@ -339,8 +340,8 @@ class Admission:
             return True
         if connection.busy and not self._core.delivery.crowded(connection):
             # The server does not read from it until its request is done.
-            connection.last_heard = connection.last_spoke = now
-        silence = now - connection.last_heard
+            connection.last_received = connection.last_spoke = now
+        silence = now - connection.last_received
         if silence >= self._timeout:
             reason = "the client sent nothing for too long"
         elif now - connection.last_spoke >= self._program:

@@ -66,7 +66,7 @@ class Attendance:
     def lose(self, connection: Connection, grace: float) -> None:
         """The connection broke. Members are notified after the grace period, unless it returns."""
         core = self._core
-        silence = core.clock() - connection.last_heard
+        silence = core.clock() - connection.last_received
         until = core.clock() + grace
         last_seen = core.wall() - int(silence * 1000)
         client = core.presence.lose(connection.client_id, until, last_seen)
@@ -114,7 +114,7 @@ class Attendance:
         connection = core.connections.get(client_id)
         if connection is None:
             return None
-        return core.wall() - int((core.clock() - connection.last_heard) * 1000)
+        return core.wall() - int((core.clock() - connection.last_received) * 1000)
 
     def update(
         self, connection: Connection, topic: str | None, data: dict[str, object]

@@ -247,7 +247,7 @@ class Hub:
 
     def heard(self, connection: Connection) -> None:
         """See `service.Service`."""
-        connection.last_heard = self.core.clock()
+        connection.last_received = self.core.clock()
 
     def pause(self, connection: Connection) -> None:
         """See `service.Service`."""
@@ -256,7 +256,7 @@ class Hub:
     def resume(self, connection: Connection) -> None:
         """See `service.Service`."""
         # The client has read, so it is running, even if nothing was received from it.
-        connection.last_heard = self.core.clock()
+        connection.last_received = self.core.clock()
         self.core.delivery.release(connection, PAUSED)
 
     def mute(self, connection: Connection) -> None:

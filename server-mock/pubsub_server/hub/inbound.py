@@ -103,7 +103,7 @@ class Inbound:
             return
         core = self._core
         core.stats.frames_in += 1
-        connection.last_spoke = connection.last_heard
+        connection.last_spoke = connection.last_received
         if connection.busy:
             # Reading stops until it is done, so these are few.
             _wait(connection, data)
@@ -176,7 +176,7 @@ class Inbound:
         core, identity = self._core, connection.identity
         connection.busy = False
         # The client could not be heard in the meantime.
-        connection.last_heard = connection.last_spoke = core.clock()
+        connection.last_received = connection.last_spoke = core.clock()
         self._go_on(connection)
         if connection.busy:
             return

@@ -213,7 +213,7 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
         connection = self._connection
         if connection is None or self._closing:
             return
-        connection.last_heard = self._shared.service.clock()
+        connection.last_received = self._shared.service.clock()
         self._decoder.feed(data)
         if len(data) >= MEDIUM and not self._shared.turns.free:
             self._wait_for_turn()
@@ -399,7 +399,7 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
             transport.pause_reading()
         else:
             # The client could not send in the meantime.
-            self.connection.last_heard = self._shared.service.clock()
+            self.connection.last_received = self._shared.service.clock()
             transport.resume_reading()
 
     def _account(self) -> None:
@@ -444,7 +444,7 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
         if not self._decoder.pending or self._paused:
             self._watched = False
             return None
-        end = connection.last_heard + self._shared.settings.body_timeout / 1000
+        end = connection.last_received + self._shared.settings.body_timeout / 1000
         if now < end:
             return end
         self.break_off("half_a_frame")

@@ -54,7 +54,7 @@ class Connection:
         waiting: Inbound frames received in the meantime, or during the check of the first ``auth``.
         room: A future that is done when its backlog is sent.
         verdicts: Cached permissions to read topics of patterns; dropped at reauthentication.
-        last_heard: Time of the last received byte, monotonic seconds.
+        last_received: Time of the last received byte, monotonic seconds.
         last_spoke: Time of the last frame from its program; pongs do not count.
         since: Time of the first authentication, Unix ms; 0 before.
         deadline: Deadline of the authentication, then expiry of the token.
@@ -74,7 +74,7 @@ class Connection:
         "held",
         "identity",
         "keeper",
-        "last_heard",
+        "last_received",
         "last_spoke",
         "next_check",
         "notice_at",
@@ -111,7 +111,7 @@ class Connection:
         self.closed = False
         self.notice_at = NEVER
         self.bad_frames = 0
-        self.last_heard = now
+        self.last_received = now
         self.last_spoke = now
         self.since = 0
         self.deadline = NEVER

@@ -20,7 +20,7 @@ function reading() {
   const closed: unknown[] = [];
   const transport: Transport = {
     incremental: true,
-    lastHeard: 0,
+    lastReceived: 0,
     open: (given) => {
       receiver = given;
     },

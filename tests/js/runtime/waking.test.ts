@@ -228,7 +228,7 @@ class FakeTransport implements Transport {
     });
   }
 
-  get lastHeard(): number {
+  get lastReceived(): number {
     return this._clock.now();
   }
 

@@ -60,7 +60,7 @@ function write(writing: Writing, { in: { ...given }, at }: Step): object {
     finish: () => writing.finish(list[0] as EndKind, list[1] as never, at),
     failed: () =>
       writing.failed(list[0] as string, list[1] as boolean, at, list[2] as number | undefined),
-    hear: () => writing.hear(list[0] as string, list[1], list[2] as string),
+    receive: () => writing.receive(list[0] as string, list[1], list[2] as string),
     inherit: () => writing.inherit(value as Incoming[]),
   };
   const out = steps[name]?.();

@@ -96,7 +96,7 @@ async def test_an_event_that_ends_in_carriage_returns_is_not_held_back(
     assert numbers(await client.next()) == [1]
 
 
-async def test_comments_count_as_heard(client: Client, peer: Peer) -> None:
+async def test_comments_count_as_received(client: Client, peer: Peer) -> None:
     await client.authenticate()
     stream = await client.subscribe(SubscribeFrame(topics=["a.b"], ref="s1"))
     stream.write(message(1))
@@ -104,7 +104,7 @@ async def test_comments_count_as_heard(client: Client, peer: Peer) -> None:
     client.clock.time = 500.0
     stream.write(b": keepalive\n\n")
     await until(lambda: stream.taken >= 2)
-    assert client.transport.last_heard == 500.0
+    assert client.transport.last_received == 500.0
 
 
 async def test_an_event_over_the_limit_ends_the_transport(peer: Peer) -> None:
@@ -263,7 +263,7 @@ async def test_a_head_without_an_end_is_given_up(name: str, pause: float) -> Non
                 client,
                 StreamRequest("GET"),
                 "token",
-                heard=lambda: None,
+                received=lambda: None,
                 malformed=lambda _: None,
                 connect_timeout=options.open_timeout,
                 limit=options.max_frame,

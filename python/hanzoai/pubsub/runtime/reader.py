@@ -86,7 +86,7 @@ class Reader:
         """Milliseconds since the last byte; 0 while the program itself delays reading."""
         if self._transport is None or self._paused:
             return 0
-        return max(0, round((self._clock.now() - self._transport.last_heard) * 1000))
+        return max(0, round((self._clock.now() - self._transport.last_received) * 1000))
 
     def send(self, frame: ClientFrame, /) -> None:
         """See ``Ports``."""

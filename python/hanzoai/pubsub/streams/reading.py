@@ -141,7 +141,7 @@ class Reading:
         self._half = ""
         self._held: dict[int, Mapping[str, Any]] = {}
         self._since: int | None = None
-        self._heard: int | None = None
+        self._received: int | None = None
         self._silence = SILENCE
 
     @property
@@ -164,7 +164,7 @@ class Reading:
                 starts = [n for n, one in enumerate(messages) if keys[n] == "" and _begins(one)]
                 first = starts[-1] if starts else 0
         if self.stream is not None:
-            self._heard = at
+            self._received = at
         return self._receive_all(messages[first:], at)
 
     def take(self, message: Incoming, at: int) -> list[ReaderEffect]:
@@ -177,11 +177,11 @@ class Reading:
 
     def healed(self, messages: Sequence[Incoming], at: int) -> list[ReaderEffect]:
         """Process the fetched retained messages."""
-        newest, heard, silence = self._newest(), self._heard, self._silence
+        newest, received, silence = self._newest(), self._received, self._silence
         effects = self._receive_all(messages, at)
         if self._newest() == newest:
             # Frames that the reader already had don't show that the writer is alive.
-            self._heard, self._silence = heard, silence
+            self._received, self._silence = received, silence
         if self._held and not self.ended:
             self._give_up(effects)
         self._set_due()
@@ -192,8 +192,8 @@ class Reading:
         effects: list[ReaderEffect] = []
         if self._since is not None and at >= self._since + PATIENCE:
             self._give_up(effects)
-        if self._heard is not None and at >= self._heard + self._silence and not self.ended:
-            effects.append({"kind": "stalled", "ms": at - self._heard})
+        if self._received is not None and at >= self._received + self._silence and not self.ended:
+            effects.append({"kind": "stalled", "ms": at - self._received})
             effects.append({"kind": "heal"})
             self._silence *= 2
         self._set_due()
@@ -228,7 +228,7 @@ class Reading:
     def _set_due(self) -> None:
         times = [
             None if self._since is None else self._since + PATIENCE,
-            None if self._heard is None else self._heard + self._silence,
+            None if self._received is None else self._received + self._silence,
         ]
         known = [time for time in times if time is not None]
         self.due = min(known) if known and not self.ended else None
@@ -260,7 +260,7 @@ class Reading:
         if type == "token" and not all(is_piece(piece) for piece in pieces):
             return False
         self._sender = self._sender or sender
-        self._heard, self._silence = at, SILENCE
+        self._received, self._silence = at, SILENCE
         if epoch > self.epoch:
             self._renew(epoch, writer, type, effects)
         if "meta" in data:
@@ -374,7 +374,7 @@ class Reading:
             self.parts = parts
             self.stale = False
             self.next = count
-        self._since = self._heard = None
+        self._since = self._received = None
         self._held.clear()
         self.ended = True
         if type == "message.complete":

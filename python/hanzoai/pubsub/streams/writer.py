@@ -204,7 +204,7 @@ class StreamWriter:
             raise UsageError("The stream is open already.")
         if self._listen:
             self._subscription = self._client.subscribe(
-                self._topic, on_message=self._hear, on_gap=_ignore
+                self._topic, on_message=self._receive, on_gap=_ignore
             )
         base: int | None = None
         parts: list[Part] = []
@@ -234,7 +234,7 @@ class StreamWriter:
         self._perform(core.open(self._now()))
         self._perform([*core.inherit(before), *self._asked])
         while self._early:
-            self._hear(self._early.popleft())
+            self._receive(self._early.popleft())
         return self
 
     async def write(self, piece: Piece) -> None:
@@ -482,10 +482,10 @@ class StreamWriter:
                     error.message,
                 )
 
-    def _hear(self, message: Message) -> None:
+    def _receive(self, message: Message) -> None:
         if self._core is not None:
             sender = sender_of(message)
-            self._perform(self._core.hear(message.type, message.data, sender))
+            self._perform(self._core.receive(message.type, message.data, sender))
         elif message.type in WISHES:
             self._early.append(message)
 

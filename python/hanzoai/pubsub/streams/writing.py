@@ -264,7 +264,7 @@ class Writing:
         self._fails += 1
         return self._pump(at)
 
-    def hear(self, type: str, data: Any, sender: str) -> list[WriterEffect]:
+    def receive(self, type: str, data: Any, sender: str) -> list[WriterEffect]:
         """Process a message of the topic: wishes of readers, and frames of another writer."""
         if self.ended or not is_object(data) or data.get("stream") != self.stream:
             return []
@@ -292,7 +292,7 @@ class Writing:
         for message in messages:
             type, data = message["type"], message["data"]
             if type == "stream.cancel":
-                cancels += self.hear(type, data, message["sender"])
+                cancels += self.receive(type, data, message["sender"])
             elif type == "stream.start" and is_object(data) and data.get("stream") == self.stream:
                 # A cancel from before an attempt was not meant for that attempt.
                 cancels.clear()

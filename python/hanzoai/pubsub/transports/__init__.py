@@ -60,7 +60,7 @@ class Transport(Protocol):
     """Whether a `subscribe` adds subscriptions (socket), or the `subscribe` frames of one loop turn
     replace all of them (event stream)."""
 
-    last_heard: float
+    last_received: float
     """Time, by `Clock.now`, of the last received byte, including pongs, pings and comments."""
 
     largest: int | None

@@ -27,7 +27,7 @@ CLOSE_TIMEOUT: Final = 1.0
 class Owner(Protocol):
     """The transport that a connection belongs to."""
 
-    last_heard: float
+    last_received: float
     """Time of the last received byte; the connection sets it."""
 
     max_frame: int

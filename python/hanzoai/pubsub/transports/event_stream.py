@@ -102,7 +102,7 @@ async def open_stream(
     request: StreamRequest,
     token: str,
     *,
-    heard: Callable[[], None],
+    received: Callable[[], None],
     malformed: Callable[[str], None],
     connect_timeout: float,
     limit: int,
@@ -113,7 +113,7 @@ async def open_stream(
         client: A client of `http_client`.
         request: The request to send.
         token: With or without `Bearer `.
-        heard: Called for every chunk of bytes, comments included.
+        received: Called for every chunk of bytes, comments included.
         malformed: Called with the reason for every skipped event that is not a frame.
         connect_timeout: Seconds to connect and to receive the head of the answer.
         limit: Maximum bytes of an event.
@@ -150,9 +150,9 @@ async def open_stream(
                     raise StreamRefused(response.status_code, response.headers, body)
         except TimeoutError:
             raise httpx.ReadTimeout("no response headers in time", request=built) from None
-        heard()
+        received()
         encoding = response.headers.pop("Content-Encoding", None)
-        response.stream = _Watched(response.stream, encoding, heard, limit)
+        response.stream = _Watched(response.stream, encoding, received, limit)
         response.encoding = "utf-8"
         yield EventStream(response, malformed)
     finally:
@@ -177,7 +177,7 @@ async def _refusal(response: httpx.Response) -> bytes:
 class _Watched(httpx.AsyncByteStream):
     """Yield the bytes of a stream for the parser, decompressed if necessary.
 
-    Every chunk counts as heard, including comments. Removes a BOM. Converts line ends to LF,
+    Every chunk counts as received, including comments. Removes a BOM. Converts line ends to LF,
     because the parser holds back a CR at the end of a chunk until the next chunk arrives.
     """
 
@@ -185,13 +185,13 @@ class _Watched(httpx.AsyncByteStream):
         self,
         inner: httpx.AsyncByteStream | httpx.SyncByteStream,
         encoding: str | None,
-        heard: Callable[[], None],
+        received: Callable[[], None],
         limit: int,
     ) -> None:
         assert isinstance(inner, httpx.AsyncByteStream)
         self._inner = inner
         self._encoding = encoding
-        self._heard = heard
+        self._received = received
         self._limit = limit
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
@@ -224,7 +224,7 @@ class _Watched(httpx.AsyncByteStream):
 
     async def _arriving(self) -> AsyncIterator[bytes]:
         async for chunk in self._inner:
-            self._heard()
+            self._received()
             yield chunk
 
     async def aclose(self) -> None:

@@ -109,7 +109,7 @@ class MemoryTransport:
         self._over: TransportClosed | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._closed = False
-        self.last_heard: float = peer.clock.now()
+        self.last_received: float = peer.clock.now()
         self.malformed: Callable[[str], None] = ignore
 
     async def open(self) -> None:
@@ -123,7 +123,7 @@ class MemoryTransport:
             end.closed(None)
             raise TransportFailed(None, "The connection was abandoned while it was being opened.")
         self._end = end
-        self.last_heard = self._peer.clock.now()
+        self.last_received = self._peer.clock.now()
 
     def send(self, frame: ClientFrame) -> None:
         """Pass a frame to the server."""
@@ -169,12 +169,12 @@ class MemoryTransport:
         """The server has sent one frame."""
         if self._over is None:
             self._arrived.append(data)
-            self.last_heard = self._peer.clock.now()
+            self.last_received = self._peer.clock.now()
             self._wake()
 
     def heard(self) -> None:
         """The server has sent a byte that is not a frame."""
-        self.last_heard = self._peer.clock.now()
+        self.last_received = self._peer.clock.now()
 
     def ended(self, code: int | None, reason: str, *, lose: bool = False) -> None:
         """The connection has ended.

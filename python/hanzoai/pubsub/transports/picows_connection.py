@@ -145,7 +145,7 @@ class PicowsConnection(WSListener):
         if self._unwanted:
             self.abort()
             return
-        self._owner.last_heard = self._owner.now()
+        self._owner.last_received = self._owner.now()
         network = transport.underlying_transport
         inner = cast("asyncio.BufferedProtocol", network.get_protocol())
         network.set_protocol(_Reads(self, inner))
@@ -165,7 +165,7 @@ class PicowsConnection(WSListener):
         """All whole frames of one read have been handled; so many messages were unread before."""
         # The library returns whole frames only. The time of each read shows that the server is not
         # silent while a large frame arrives over a slow network.
-        self._owner.last_heard = self._owner.now()
+        self._owner.last_received = self._owner.now()
         self.at_once = self.sent == 1
         self.sent = 0
         if self.arrived:

@@ -83,7 +83,7 @@ class SseTransport:
 
     Args:
         options: `http_url`, `open_timeout`, `max_frame`, `overlap` and the options of `Rest`.
-        clock: For `last_heard`, and between attempts of REST calls.
+        clock: For `last_received`, and between attempts of REST calls.
         transport: Carries the requests instead of the network.
     """
 
@@ -119,7 +119,7 @@ class SseTransport:
         self._authenticating: asyncio.Task[None] | None = None
         self._opening: asyncio.Task[None] | None = None
         self._reading: asyncio.Task[None] | None = None
-        self.last_heard: float = clock.now()
+        self.last_received: float = clock.now()
         self.malformed: Callable[[str], None] = ignore
 
     # ------------------------------------------------------------ the transport
@@ -229,7 +229,7 @@ class SseTransport:
         except PubSubError as error:
             self._put(auth_error(error, frame.ref))
             return
-        self.last_heard = self._clock.now()
+        self.last_received = self._clock.now()
         if info is None:
             if not self._subscriptions.plain and not await self._has_streams():
                 return
@@ -382,7 +382,7 @@ class SseTransport:
             self._rest.client,
             request,
             self._token or "",
-            heard=self._hear,
+            received=self._received,
             malformed=self.malformed,
             connect_timeout=self._options.open_timeout,
             limit=self._options.max_frame,
@@ -406,8 +406,8 @@ class SseTransport:
             self._arrived.append(frame)
             self._changed.set()
 
-    def _hear(self) -> None:
-        self.last_heard = self._clock.now()
+    def _received(self) -> None:
+        self.last_received = self._clock.now()
 
     def _end(self, ended: TransportClosed) -> None:
         if self._ended is None:

@@ -37,7 +37,7 @@ class WebSocketTransport:
     Args:
         options: `socket_url`, `open_timeout`, `max_frame`, `compression`, `proxy`, `ssl_context`,
             `speed` and `transport` are used. Connections to this machine never go through a proxy.
-        clock: For `last_heard`.
+        clock: For `last_received`.
     """
 
     incremental: bool = True
@@ -48,7 +48,7 @@ class WebSocketTransport:
         self._codec = choose_codec(options)
         self._closed = False
         self.now = clock.now
-        self.last_heard: float = clock.now()
+        self.last_received: float = clock.now()
         self.largest: int | None = 0
         self.malformed: Callable[[str], None] = ignore
         self.max_frame: int = options.max_frame

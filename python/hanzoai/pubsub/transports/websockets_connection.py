@@ -164,7 +164,7 @@ class WebsocketsConnection(ClientConnection):
     def data_received(self, data: bytes) -> None:
         """Bytes have arrived."""
         owner = self._owner
-        owner.last_heard = owner.now()
+        owner.last_received = owner.now()
         self.at_once = self.sent == 1
         self.sent = 0
         waiting = len(self.arrived)

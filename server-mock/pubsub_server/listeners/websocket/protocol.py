@@ -164,7 +164,7 @@ class SocketProtocol(asyncio.Protocol):
 
     def _read(self, connection: Connection, data: bytes) -> None:
         shared = self._shared
-        connection.last_heard = shared.clock()
+        connection.last_received = shared.clock()
         if self._parser is None and not self._closing:
             # A pong between two frames: idle connections send nothing else.
             if len(data) == PONG_BYTES and data.startswith(PONG):
