@@ -31,8 +31,9 @@ class Front:
         store: The first store to forward to.
 
     Attributes:
-        swallows: The data that is silently discarded: nothing, all bytes, or the messages of
-            channels. A connection that has lost messages of channels gets no others.
+        swallows: The data that is silently discarded: nothing, all bytes, what the store sends, or
+            the messages of channels. A connection that has lost some of what the store sends gets
+            no more of it.
     """
 
     def __init__(self, store: Store) -> None:
@@ -42,7 +43,7 @@ class Front:
         self.url = f"redis://127.0.0.1:{self.port}"
         self._late: asyncio.Event | None = None
         self._held: frozenset[asyncio.StreamWriter] = frozenset()
-        self.swallows: Literal["nothing", "all", "channels"] = "nothing"
+        self.swallows: Literal["nothing", "all", "answers", "channels"] = "nothing"
         self._open: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -102,14 +103,15 @@ class Front:
             says: Set when the client subscribes to a channel.
             listens: Whether the client has subscribed to a channel.
         """
-        deaf = False
+        deaf = mute = False
         with contextlib.suppress(OSError):
             while data := await reader.read(65_536):
                 if self._late is not None and says is not None and writer in self._held:
                     await self._late.wait()
                 if says is not None and b"SSUBSCRIBE" in data:
                     says.set()
-                if self.swallows == "all":
+                mute = mute or (self.swallows == "answers" and says is None)
+                if mute or self.swallows == "all":
                     continue
                 if self.swallows == "channels" and listens is not None and listens.is_set():
                     deaf = True

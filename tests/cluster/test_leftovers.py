@@ -153,15 +153,15 @@ async def test_a_join_that_waited_for_the_store_is_not_written_after_its_client_
 ) -> None:
     async with asyncio.timeout(BOUND), nodes(store, presence_grace=LONG) as (x, y):
         roster: Any = x.hub.core.roster
-        call, go_on = roster._call_one, asyncio.Event()
+        call, go_on = roster._call, asyncio.Event()
 
-        async def wait(steps: Any) -> bool:
+        async def wait(sent: Any) -> bool:
             await go_on.wait()
-            done: bool = await call(steps)
+            done: bool = await call(sent)
             return done
 
         roster.join("demo.other", "cl_other", b"{}")
-        monkeypatch.setattr(roster, "_call_one", wait)
+        monkeypatch.setattr(roster, "_call", wait)
         async with peer(x, x.token("alice")) as old:
             await old.send({"type": "subscribe", "topics": [TOPIC]})
             await until(lambda: bool(x.hub.core.presence.members(TOPIC, lambda _: None)))

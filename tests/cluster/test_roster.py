@@ -22,9 +22,10 @@ from tests.cluster.front import front
 from tests.cluster.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Coroutine, Iterable
+    from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
 
     from pubsub_server.shared.roster import Change, MemberChange
+    from tests.cluster.front import Front
     from tests.cluster.store import Store
 
 TOPIC = "demo.room"
@@ -44,6 +45,7 @@ class Noted:
     held: list[tuple[str, str, bytes]] = field(default_factory=list)
     anything: list[bool] = field(default_factory=list)
     found: set[str] = field(default_factory=set)
+    gone: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.roster = self.backplane.roster
@@ -75,7 +77,7 @@ class Noted:
         return self.held
 
     def connected(self, client_id: str) -> bool:
-        return True
+        return client_id not in self.gone
 
     def missed(self, topics: Iterable[str], *, anything: bool) -> None:
         self.anything.append(anything)
@@ -145,13 +147,14 @@ async def test_a_node_that_starts_again_does_not_report_unchanged_members(
         assert b.reported[:2] == [("join", "cl_1"), ("join", "cl_2")]
 
 
-async def test_the_numbers_of_the_calls_of_a_node_are_removed_with_it(store: Store) -> None:
+async def test_what_is_remembered_of_the_calls_of_a_node_is_removed_with_it(store: Store) -> None:
     async with two(store) as (a, _), store.client() as redis:
         await a.enter("cl_1", "here")
         former = a.name
-        assert await redis.keys(f"*:n:{former}") != []
+        kept = {str(key, "ascii").split(":")[-2] for key in await redis.keys(f"*:[ny]:{former}")}
+        assert kept == {"n", "y"}
         a.backplane._lease.lose()
-        await until(lambda: redis.keys(f"*:n:{former}"), [])
+        await until(lambda: redis.keys(f"*:[ny]:{former}"), [])
 
 
 async def test_a_node_that_learns_of_its_removal_from_a_change_registers_all_members_again(
@@ -219,17 +222,19 @@ async def test_changes_that_wait_for_the_store_are_made_in_their_order(store: St
             a.roster.update(TOPIC, "cl_1", f"msg_{number}", shown(str(number)))
         joining = asyncio.create_task(a.enter("cl_2", "here"))
         a.roster.leave(TOPIC, "cl_3")
-        await until(lambda: len(a.roster._steps) > 0)
+        await until(lambda: len(a.roster._unanswered) > 0)
         await store.start()
         await joining
         assert a.own[1:] == [*[("update", "cl_1")] * 3, ("join", "cl_2")]
         await until(b.members, {"cl_1": (False, shown("3")), "cl_2": (False, shown("here"))})
 
 
-async def test_a_member_that_has_left_does_not_return_by_a_late_copy_of_its_join(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(wire, "ANSWER_WITHIN", 0.5)
+@asynccontextmanager
+async def behind_a_network(
+    store: Store, patch: pytest.MonkeyPatch
+) -> AsyncGenerator[tuple[Front, Noted, Noted, Any]]:
+    """Run a node behind a network, a node next to the store, and a monitor of the store."""
+    patch.setattr(wire, "ANSWER_WITHIN", 0.5)
     quiet: dict[str, Any] = {"node_timeout": 120_000, "node_heartbeat": 60_000}
     async with (
         asyncio.timeout(BOUND),
@@ -242,6 +247,20 @@ async def test_a_member_that_has_left_does_not_return_by_a_late_copy_of_its_join
         a, b = (Noted(node.hub.core.backplane) for node in (first, second))
         for each in (a, b):
             await each.roster.wait_joined((), [TOPIC])
+        yield way, a, b, monitor
+
+
+async def received(monitor: Any, word: str, copies: int) -> None:
+    """Wait until the store has received a call with this word several times."""
+    while copies:
+        command: str = (await monitor.next_command())["command"]
+        copies -= command.startswith("EVAL") and word in command
+
+
+async def test_a_member_that_has_left_does_not_return_by_a_late_copy_of_its_join(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with behind_a_network(store, monkeypatch) as (way, a, b, monitor):
         await a.enter("cl_1", "stays")
         # The store receives the first copy of the join last.
         late = way.hold()
@@ -249,16 +268,61 @@ async def test_a_member_that_has_left_does_not_return_by_a_late_copy_of_its_join
         a.roster.leave(TOPIC, "cl_2")
         await until(lambda: a.own[-1], ("leave", "cl_2"))
         late.set()
-        copies = 0
-        while copies < 2:
-            command: str = (await monitor.next_command())["command"]
-            copies += command.startswith("EVAL") and "leaves" in command
+        await received(monitor, "leaves", 2)
         assert await a.members() == {"cl_1": (True, shown("stays"))}
         assert await b.members() == {"cl_1": (False, shown("stays"))}
         await b.enter("cl_3", "of b")
         changes = [("join", "cl_1"), ("join", "cl_2"), ("leave", "cl_2"), ("join", "cl_3")]
         await until(lambda: b.reported[-1], changes[-1])
         assert b.reported == changes
+
+
+async def test_a_late_join_of_a_client_that_has_left_does_not_take_it_from_another_node(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with behind_a_network(store, monkeypatch) as (way, a, b, monitor):
+        await a.enter("cl_1", "stays")
+        late = way.hold()
+        joining = a.roster.join(TOPIC, "cl_2", shown("moves"))
+        # The call is on its way when the client is disconnected and joins at the other node.
+        await until(lambda: not a.roster._steps)
+        a.gone.add("cl_2")
+        await b.enter("cl_2", "moved")
+        await joining
+        late.set()
+        await received(monitor, "moves", 1)
+        assert await b.members() == {
+            "cl_1": (False, shown("stays")),
+            "cl_2": (True, shown("moved")),
+        }
+        await b.enter("cl_3", "of b")
+        changes = [("join", "cl_1"), ("join", "cl_2"), ("join", "cl_3")]
+        await until(lambda: b.reported[-1], changes[-1])
+        assert b.reported == changes
+
+
+async def test_a_change_whose_answer_is_lost_is_reported_once(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with behind_a_network(store, monkeypatch) as (way, a, b, _):
+        await a.enter("cl_0", "opens a connection")
+        await until(lambda: b.reported, [("join", "cl_0")])
+        changes: list[tuple[str, Callable[[], object]]] = [
+            ("join", lambda: a.roster.join(TOPIC, "cl_1", shown("first"))),
+            ("update", lambda: a.roster.update(TOPIC, "cl_1", "msg_1", shown("second"))),
+            ("leave", lambda: a.roster.leave(TOPIC, "cl_1")),
+        ]
+        for number, (name, change) in enumerate(changes, 2):
+            way.swallows = "answers"
+            change()
+            await until(lambda: b.reported[-1], (name, "cl_1"))
+            way.swallows = "nothing"
+            await until(lambda: len(a.own), number)
+        await b.enter("cl_2", "of b")
+        expected = [("join", "cl_0"), *((name, "cl_1") for name, _ in changes)]
+        await until(lambda: b.reported[-1], ("join", "cl_2"))
+        assert a.own == expected
+        assert b.reported == [*expected, ("join", "cl_2")]
 
 
 async def test_clients_with_many_changes_wait_for_room_one_after_the_other(

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections import deque
 from dataclasses import dataclass
-from itertools import islice
+from itertools import compress, count, islice
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 
 from pubsub_server.backoff import Backoff
@@ -54,6 +54,14 @@ class _Step:
     done: asyncio.Future[None] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """One call of `members.lua`; a repetition has the same number and steps."""
+
+    number: int
+    steps: Sequence[_Step]
+
+
 class RedisRoster:
     """See `hub.roster.Roster`.
 
@@ -91,8 +99,9 @@ class RedisRoster:
         self._loop = asyncio.get_running_loop()
         self._audience: Audience | None = None
         self._steps: deque[_Step] = deque()
-        # The number of the last call of `members.lua`.
-        self._number = 0
+        self._numbers = count(1)
+        # Calls that Redis may have executed: they are repeated before later changes.
+        self._unanswered: list[_Call] = []
         self._tasks = Tasks(self._loop, logger, "roster")
         self._task: asyncio.Task[None] | None = None
         self._entering = asyncio.Lock()
@@ -171,89 +180,81 @@ class RedisRoster:
         for step in self._steps:
             _finish(step)
         self._steps.clear()
+        self._give_up()
+
+    def _give_up(self) -> None:
+        for call in self._unanswered:
+            _finish_all(call)
+        self._unanswered = []
 
     async def _write(self) -> None:
         backoff = Backoff()
         try:
-            while self._steps:
-                steps = [self._steps.popleft() for _ in range(min(CALL_CHANGES, len(self._steps)))]
+            while self._unanswered or self._steps:
+                calls = [*self._unanswered, *self._new_calls()]
                 node = self._lease.node
                 try:
-                    again = await self._call(steps)
-                    if not again:
+                    failed = await run_all(map(self._call, calls))
+                    self._unanswered = list(compress(calls, failed))
+                    if not self._unanswered:
                         backoff.reset()
-                        continue
-                    if self._closed or node != self._lease.node:
+                    elif self._closed:
+                        self._drop()
+                    elif node != self._lease.node:
                         # With a new lease, all members are written again.
-                        for step in again:
-                            _finish(step)
-                        if self._closed:
-                            self._drop()
-                        continue
-                    # Each operation is idempotent.
-                    self._steps.extendleft(reversed(again))
-                    await backoff.wait()
+                        self._give_up()
+                    else:
+                        await backoff.wait()
                 except Exception:
                     logger.exception("cannot write members to Redis")
-                    for step in steps:
-                        _finish(step)
+                    self._unanswered = calls
+                    self._give_up()
                 finally:
                     self._written.set()
         finally:
             self._task = None
 
-    async def _call(self, steps: Sequence[_Step]) -> list[_Step]:
-        """The operations that Redis did not answer."""
-        parts = self._calls(steps)
-        failed = await run_all(map(self._call_one, parts))
-        return [step for part, gone in zip(parts, failed, strict=True) if gone for step in part]
+    def _new_calls(self) -> list[_Call]:
+        """Calls for waiting changes, in order: none that an unanswered call has to precede."""
+        busy = {self._queue(call.steps[0]) for call in self._unanswered}
+        queues: dict[int, list[_Step]] = {}
+        waiting: list[_Step] = []
+        for _ in range(min(CALL_CHANGES, len(self._steps))):
+            step = self._steps.popleft()
+            queue = self._queue(step)
+            (waiting if queue in busy else queues.setdefault(queue, [])).append(step)
+        self._steps.extendleft(reversed(waiting))
+        return [_Call(next(self._numbers), steps) for steps in queues.values()]
 
-    async def _call_one(self, steps: Sequence[_Step]) -> bool:
+    def _queue(self, step: _Step) -> int:
+        return self._layout.shard(step.topic) if self._link.cluster else 0
+
+    async def _call(self, call: _Call) -> bool:
+        """Whether Redis has not answered this call."""
         node = self._lease.node
         bases: dict[str, int] = {}
-        self._number += 1
-        arguments: list[Argument] = [node, self._number, REVOKED_MS, self._max_members, EMPTIED_MS]
-        steps = [step for step in steps if not self._stale(step)]
-        for step in steps:
+        arguments: list[Argument] = [node, call.number, REVOKED_MS, self._max_members, EMPTIED_MS]
+        for step in call.steps:
             base = self._layout.bases[self._layout.shard(step.topic)]
             number = bases.setdefault(base, len(bases) + 1)
             op = step.op if self._live(step) else step.op.upper()
             arguments += (number, op, step.topic, step.client_id, step.id, step.shown)
-        if not steps:
-            return False
         try:
             outcome, *answers = await self._link.call("members.lua", list(bases), arguments)
         except LINK_ERRORS:
             return True
-        if outcome == b"dead":
+        if outcome == b"dead" and node == self._lease.node:
             # The current members are written when the node has a new lease.
-            for step in steps:
-                _finish(step)
-            if node == self._lease.node:
-                self._drop()
-                self._lease.lose()
-            return False
-        for step, answer in zip(steps, answers, strict=True):
-            self._answered(step, cast("bytes", answer))
+            self._drop()
+            self._lease.lose()
+        if outcome == b"ok":
+            for step, answer in zip(call.steps, answers, strict=True):
+                self._answered(step, cast("bytes", answer))
+        _finish_all(call)
         return False
 
     def _live(self, step: _Step) -> bool:
         return step.op == "l" or self._audience is None or self._audience.connected(step.client_id)
-
-    def _stale(self, step: _Step) -> bool:
-        """Whether it is a join of a client that has left; it may be on another node now."""
-        stale = step.op == "j" and not self._live(step)
-        if stale:
-            _finish(step)
-        return stale
-
-    def _calls(self, steps: Sequence[_Step]) -> list[Sequence[_Step]]:
-        if not self._link.cluster:
-            return [steps]
-        by_shard: dict[int, list[_Step]] = {}
-        for step in steps:
-            by_shard.setdefault(self._layout.shard(step.topic), []).append(step)
-        return list(by_shard.values())
 
     def _answered(self, step: _Step, answer: bytes) -> None:
         audience = self._audience
@@ -276,7 +277,6 @@ class RedisRoster:
                 audience.refused(topic, client_id)
             elif kind == b"o":
                 audience.overruled(topic, client_id)
-        _finish(step)
 
     # ------------------------------------------------------------ what the others do
 
@@ -414,3 +414,8 @@ async def _all(waiting: Sequence[asyncio.Future[None]]) -> None:
 def _finish(step: _Step) -> None:
     if step.done is not None and not step.done.done():
         step.done.set_result(None)
+
+
+def _finish_all(call: _Call) -> None:
+    for step in call.steps:
+        _finish(step)

@@ -11,20 +11,32 @@
 --     `u` update the data
 --     `a` write again under a new lease; the id contains the former leases, each between commas
 --     `l` leave
---     `U` and `A`: `u` and `a` for a client without a connection; they skip a member of another node
--- Returns `dead` if the lease of the node was revoked, and `late` if a later call was executed before;
--- the node has closed the connection of such a call. Otherwise returns `ok`, and for each operation
--- `n` joined, `k REST` already a member with this data, `u` changed, `l REST` left, `f` the topic is
--- full, `o` another node holds the member, or `-` nothing changed.
+--     `J`, `U` and `A`: `j`, `u` and `a` for a client without a connection; `J` does nothing, the others
+--     skip a member of another node
+-- A call with the number of the last one is its repetition. It only returns the same answers, so that
+-- the node learns what it has changed, and nothing is announced twice.
+-- Returns `dead` if the lease of the node was revoked, and `late` if a later call was executed before,
+-- or if the answers of this one are no longer known. Otherwise returns `ok`, and for each operation `n`
+-- joined, `k REST` already a member with this data, `u` changed, `l REST` left, `f` the topic is full,
+-- `o` another node holds the member, or `-` nothing changed.
 
 -- include clock.lua
 -- include changes.lua
 -- include order.lua
 
+-- A node repeats a call within seconds, unless it cannot reach the server. Then it still learns that the
+-- call was executed, but not its answers.
+local ANSWERS_MS = 60000
+
 local node, number, most, remember = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[4]), tonumber(ARGV[5])
+local answered = KEYS[1] .. ':y:' .. node
 for _, base in ipairs(KEYS) do
   if redis.call('ZSCORE', base .. ':d', node) then return { 'dead' } end
-  if is_late(base .. ':n:' .. node, number) then return { 'late' } end
+  if is_late(base .. ':n:' .. node, number) then
+    local last, answers = string.match(redis.call('GET', answered) or '', '^(%d+) (.*)$')
+    if last ~= ARGV[2] then return { 'late' } end
+    return cmsgpack.unpack(answers)
+  end
 end
 
 -- When the connection of a member was authenticated.
@@ -35,7 +47,7 @@ local answers = { 'ok' }
 for at = 6, #ARGV, 6 do
   local base, op, topic, client = KEYS[tonumber(ARGV[at])], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
   local id, body = ARGV[at + 4], ARGV[at + 5]
-  local left = op == 'U' or op == 'A'
+  local left = string.find(op, '%u')
   op = string.lower(op)
   local members, entry = base .. ':p:' .. topic, client .. ' ' .. topic
   local found = redis.call('HGET', members, client)
@@ -67,6 +79,8 @@ for at = 6, #ARGV, 6 do
       queue_change(base, 'j', topic, client, id, body)
       answer = 'n'
     end
+  elseif op == 'j' and left then
+    answer = '-'
   elseif op == 'j' then
     if owner ~= node or since(rest) ~= since(body) then
       rest = string.gsub(rest, '^{"since":%d+', '{"since":' .. whole(since(body)))
@@ -91,4 +105,5 @@ end
 
 send_queued()
 for _, base in ipairs(KEYS) do note_call(base .. ':n:' .. node, number, ARGV[3]) end
+redis.pcall('SET', answered, ARGV[2] .. ' ' .. cmsgpack.pack(answers), 'PX', ANSWERS_MS)
 return answers

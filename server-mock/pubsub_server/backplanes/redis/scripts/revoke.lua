@@ -35,7 +35,7 @@ end
 answers[1] = redis.call('SCARD', base .. ':m:' .. node) + redis.call('SCARD', base .. ':w:' .. node)
 if answers[1] == 0 then
   redis.call('ZREM', base .. ':o', node)
-  redis.call('DEL', base .. ':n:' .. node, base .. ':k:' .. node)
+  redis.call('DEL', base .. ':n:' .. node, base .. ':y:' .. node, base .. ':k:' .. node)
 end
 send_queued()
 return answers
