@@ -118,6 +118,7 @@ test('frames of one turn leave a socket of `ws` in one write', async () => {
   const writes: string[] = [];
   const raw = {
     writableCorked: 0,
+    writableLength: 0,
     cork: () => {
       raw.writableCorked += 1;
       writes.push(`hold at ${peer.socket.frames('publish').length}`);
@@ -134,6 +135,36 @@ test('frames of one turn leave a socket of `ws` in one write', async () => {
   await turns();
   assert.deepEqual(writes, ['hold at 0', 'write at 3', 'hold at 3', 'write at 4']);
   await Promise.all([first, second]);
+  await ps.close();
+});
+
+test('the first frames of a long turn leave a socket of `ws` before it ends', async () => {
+  const { ps, peer } = virtualClient();
+  await ps.connect();
+  const writes: number[] = [];
+  let written = 0;
+  const raw = {
+    writableCorked: 0,
+    get writableLength() {
+      return 128 * (peer.socket.frames('publish').length - written);
+    },
+    cork: () => {
+      raw.writableCorked += 1;
+    },
+    uncork: () => {
+      raw.writableCorked -= 1;
+      writes.push(raw.writableLength / 128);
+      written += raw.writableLength / 128;
+    },
+  };
+  Object.assign(peer.socket, { _socket: raw });
+  const published = Promise.all(
+    Array.from({ length: 50 }, (_, data) => ps.publish('a.b', { data })),
+  );
+  assert.deepEqual(writes, [16, 16, 16]);
+  await turns();
+  assert.deepEqual(writes, [16, 16, 16, 2]);
+  await published;
   await ps.close();
 });
 
