@@ -28,8 +28,8 @@ def describe(settings: Settings) -> str:
     """The streaming capacity of a client of a service, in one line."""
     rate = settings.publish_rate_service
     counts = [(streams_at_once(rate, window), window) for window in WINDOWS]
-    fits = [f"{count} every {window} ms" for count, window in counts if count]
-    line = f"token streams: at {rate:g} publishes per second (publish_rate_service), one client "
+    fits = [f"{count:,} every {window} ms" for count, window in counts if count]
+    line = f"token streams: at {rate:,.12g} publishes per second (publish_rate_service), one client "
     if fits:
         most = ", or ".join(fits).replace(" every", " answers at once with new text every", 1)
         line += f"can stream {most}"

@@ -20,6 +20,12 @@ def test_a_server_states_how_many_streams_a_client_can_write() -> None:
     )
 
 
+def test_large_numbers_are_grouped() -> None:
+    output = describe(Settings(publish_rate_service=1_000_000))
+    assert "at 1,000,000 publishes per second" in output
+    assert "38,961 answers at once" in output
+
+
 def test_a_history_too_short_for_late_readers_is_named() -> None:
     assert "history_max_messages" not in describe(Settings())
     output = describe(Settings(history_max_messages=20))
