@@ -29,7 +29,9 @@ def describe(settings: Settings) -> str:
     rate = settings.publish_rate_service
     counts = [(streams_at_once(rate, window), window) for window in WINDOWS]
     fits = [f"{count:,} every {window} ms" for count, window in counts if count]
-    line = f"token streams: at {rate:,.12g} publishes per second (publish_rate_service), one client "
+    line = (
+        f"token streams: at {rate:,.12g} publishes per second (publish_rate_service), one client "
+    )
     if fits:
         most = ", or ".join(fits).replace(" every", " answers at once with new text every", 1)
         line += f"can stream {most}"
