@@ -204,6 +204,17 @@ async def test_a_node_that_started_again_and_was_disconnected_may_have_missed_an
             await until(lambda: (a.anything[-1], b.anything[-1]), (True, True))
 
 
+async def test_a_node_that_was_disconnected_for_very_long_may_have_missed_anything(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with two(store) as (_, b), store.client() as redis:
+        await until(lambda: len(b.backplane._catching_up._caught_up), SHARDS)
+        # The store has forgotten the topics that were left before the disconnection.
+        monkeypatch.setattr(roster, "EMPTIED_MS", 1)
+        await redis.client_kill_filter(_type="pubsub")
+        await until(lambda: b.anything, [True])
+
+
 async def test_a_node_looks_for_all_changes_since_it_stopped_listening(store: Store) -> None:
     async with two(store, node_timeout=120_000, node_heartbeat=60_000) as (a, b):
         await until(lambda: len(a.backplane._catching_up._caught_up), SHARDS)
@@ -397,6 +408,11 @@ class Indexes:
         self.asked = asyncio.Event()
         self.free = False
         self.error: Exception | None = None
+
+    nodes = "nodes"
+
+    async def time(self, key: str) -> int:
+        return 1
 
     def attended(self, shard: int) -> str:
         return "attended"

@@ -315,8 +315,11 @@ class RedisRoster:
             return
         self._unsure = {}
         anew, self._renewed = self._renewed, False
-        since = 0 if anew else min(unsure.values())
+        since = min(unsure.values())
         try:
+            # Redis no longer knows all topics that were left before.
+            anew = anew or since < await self._link.time(self._layout.nodes) - EMPTIED_MS
+            since = 0 if anew else since
             found = await self._indexed(
                 (self._layout.attended, self._layout.emptied), since, unsure
             )
