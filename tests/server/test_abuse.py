@@ -650,6 +650,20 @@ async def test_large_subscriptions_do_not_outwait_a_store_that_answers_none(
     assert peers[-1].hear()[-1]["ref"] == "again"
 
 
+async def test_large_subscriptions_outwait_the_turns_of_a_busy_server(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(large_subscriptions, "PATIENCE", 1e-9)
+    rig = Rig()
+    peers = [await rig.client(f"user{n}") for n in range(10)]
+    rig.use_up_turn()
+    for peer in peers:
+        topics = [f"t.{n}" for n in range(large_subscriptions.MANY + 1)]
+        peer.say("subscribe", topics=topics, presence=False, ref="1")
+    await rig.settle()
+    assert [frame["type"] for peer in peers for frame in peer.hear()] == ["subscribed"] * 10
+
+
 async def test_large_subscriptions_of_one_turn_ask_the_store_only_if_they_wait_for_it() -> None:
     rig = Rig()
     store = LateStore(rig)

@@ -204,22 +204,13 @@ class Inbound:
                     rest = self._subscriptions.subscribe(connection, request, groundwork)
             elif len(request.topics) > MANY:
                 await self._large.run_in_turn(
-                    lambda: self._subscribe_in_turn(connection, request, turn)
+                    lambda: turn(SECONDS),
+                    lambda: self._subscriptions.subscribe(connection, request),
                 )
                 return
             else:
-                rest = self._subscribe_in_turn(connection, request, turn)
-        if rest is not None:
-            await rest
-
-    async def _subscribe_in_turn(
-        self,
-        connection: Connection,
-        request: SubscribeRequest,
-        turn: Callable[[float], Awaitable[None]],
-    ) -> None:
-        await turn(SECONDS)
-        rest = self._subscriptions.subscribe(connection, request)
+                await turn(SECONDS)
+                rest = self._subscriptions.subscribe(connection, request)
         if rest is not None:
             await rest
 
