@@ -7,7 +7,8 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from pubsub_server.errors import ServiceError
-from pubsub_server.hub import shared_attendance
+from pubsub_server.hub import large_subscriptions, shared_attendance
+from pubsub_server.shared import turns
 from pubsub_server.shared.roster import MemberChange
 from tests.cluster.fleet import BOUND, meeting, peer
 from tests.cluster.test_presence import TOPIC, change, changes, snapshot, users
@@ -300,3 +301,25 @@ async def test_a_change_for_which_there_is_no_room_is_to_be_sent_again(
         await ann.send({"type": "presence.update", "data": {"status": "here"}, "ref": "2"})
         error = await ann.until("error")
         assert (error["code"], error["ref"], error["retry_after_ms"]) == ("rate_limited", "2", 500)
+
+
+async def test_a_large_subscription_that_fails_while_members_are_read_leaves_its_topics(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topics = [f"demo.{'x' * 40}.{n}" for n in range(large_subscriptions.MANY + 1)]
+    async with one(store) as (node, reading, bob, ann):
+        await ann.subscribe(TOPIC)
+        reading.before.clear()
+        with monkeypatch.context() as patch:
+            patch.setattr(large_subscriptions, "PATIENCE", 0.2)
+            # What follows the first question of a turn waits.
+            patch.setattr(turns, "SECONDS", 1e-9)
+            await ann.send({"type": "subscribe", "topics": [TOPIC, *topics], "ref": "1"})
+            assert (await ann.until("error"))["code"] == "unavailable"
+        reading.open()
+        await bob.subscribe(TOPIC, topics[0])
+        assert users(await snapshot(bob)) == ["ann", "bob"]
+        assert users(await snapshot(bob)) == ["bob"]
+        core = node.hub.core
+        assert core.presence.keeps(ann.client_id, TOPIC)
+        assert not any(core.presence.keeps(ann.client_id, topic) for topic in topics)

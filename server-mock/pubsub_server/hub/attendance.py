@@ -56,6 +56,14 @@ class Attendance:
         if member is not None:
             self._announce("leave", topic, member, but=connection)
 
+    def undo(self, connection: Connection, topic: str) -> None:
+        """The subscription has failed, perhaps after `enter`.
+
+        What the client was before on another connection, it remains for the grace period.
+        """
+        if self._core.presence.keeps(connection.client_id, topic):
+            self.quit(connection, topic)
+
     def depart(self, client_id: str) -> None:
         """The client has left permanently."""
         core = self._core

@@ -266,6 +266,11 @@ class Presence:
         place.name = None if name == (identity.name or identity.user_id) else name
         place.avatar_url = None if avatar == identity.avatar_url else avatar
 
+    def keeps(self, client_id: str, topic: str) -> bool:
+        """Whether a client is a member, and not only until its grace period is over."""
+        place = self._topics.get(topic, {}).get(client_id)
+        return place is not None and place.kept
+
     def member(self, client_id: str, topic: str) -> Member | None:
         """The state of a client on a topic; None if it is not a member."""
         place = self._topics.get(topic, {}).get(client_id)

@@ -283,6 +283,7 @@ class Subscriptions:
                 for pattern in fresh:
                     if pattern in connection.patterns:
                         self._discard(connection, pattern)
+                        self._attendance.undo(connection, pattern)
                 core.delivery.release(connection, REPLAYING)
             else:
                 # Live events have ids, which would move Last-Event-ID past messages that were not
