@@ -239,6 +239,14 @@ async def test_a_topic_or_pattern_that_may_not_be_read_is_refused_by_name(
             assert (body["topic"], body["field"]) == (name, "topics")
 
 
+async def test_a_refused_read_names_the_open_topics_of_a_development_server(
+    server: RunningServer,
+) -> None:
+    async with api(server, server.token()) as alice:
+        answer = await alice.post(PATH, json={"topics": ["internal.*"]})
+        assert "`demo.`" in problem(answer, 403, "forbidden")["detail"]
+
+
 @pytest.mark.parametrize(
     ("body", "code", "field"),
     [

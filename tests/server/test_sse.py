@@ -289,6 +289,13 @@ async def test_a_stream_of_nothing_allowed_is_refused_and_of_something_is_opened
         assert [each["code"] for each in subscribed["denied"]] == ["invalid_topic", "forbidden"]
 
 
+async def test_a_refused_stream_names_the_open_topics_of_a_development_server(
+    server: RunningServer,
+) -> None:
+    async with stream(server, topics="chat.session.other") as opened:
+        assert "`demo.`" in problem(opened, 403, "forbidden")["detail"]
+
+
 async def test_without_a_good_token_no_stream_opens(server: RunningServer) -> None:
     async with stream(server, "x", topics=TOPIC) as opened:
         problem(opened, 401, "token_invalid")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pubsub_server.errors import ServiceError
 from pubsub_server.shared.codec import error_frame
 from pubsub_server.shared.encoder import Attends
 
@@ -13,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from pubsub_server.backplane import Backplane
+    from pubsub_server.errors import ServiceError
     from pubsub_server.hub.delivery import Delivery
     from pubsub_server.hub.echoes import Echoes
     from pubsub_server.hub.floors import Floors
@@ -93,12 +93,6 @@ class Core:
         self.count(error)
         self.send(connection, error_frame(error, ref))
 
-    def denial(self, message: str, topic: str) -> ServiceError:
-        """The error of what the access rules do not allow with a topic or pattern."""
-        if self.settings.dev:
-            message += _DEVELOPMENT
-        return ServiceError("forbidden", message, topic=topic)
-
     def count(self, error: ServiceError) -> None:
         """Count a rejection."""
         refused = self.stats.refused
@@ -147,8 +141,6 @@ class Core:
 
 
 _VERDICTS_MAX = 1024
-
-_DEVELOPMENT = "; a development server lets every user use topics below `demo.` and `dev.`"
 
 
 def wants_presence(connection: Connection, request: SubscribeRequest) -> bool:

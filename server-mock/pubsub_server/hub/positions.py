@@ -17,6 +17,7 @@ from hanzoai.pubsub.topics import TopicTrie, is_wildcard
 from pubsub_server.backplane import Standing
 from pubsub_server.errors import ServiceError
 from pubsub_server.interfaces import PositionList
+from pubsub_server.shared.denials import denial
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -146,7 +147,7 @@ class Positions:
             may = policy.may_subscribe_pattern if is_wildcard(name) else policy.may_subscribe
             if not may(identity, name):
                 detail = "the access rules do not allow reading this topic or pattern"
-                raise ServiceError("forbidden", detail, topic=name, field="topics")
+                raise denial(self._core.settings, detail, name, field="topics")
 
     async def _read(
         self,

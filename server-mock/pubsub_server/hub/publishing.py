@@ -14,6 +14,7 @@ import orjson
 from pubsub_server.backplane import Published
 from pubsub_server.errors import ServiceError
 from pubsub_server.shared.answers import Answer
+from pubsub_server.shared.denials import denial
 from pubsub_server.shared.envelopes import envelope
 from pubsub_server.shared.requests import Draft
 
@@ -197,7 +198,9 @@ class Publishing:
         if draft.type.startswith("presence."):
             return self._presence(identity, draft, connection)
         if not self._core.policy.may_publish(identity, draft.topic):
-            return self._core.denial("the access rules do not allow this publish", draft.topic)
+            return denial(
+                self._core.settings, "the access rules do not allow this publish", draft.topic
+            )
         for inspector in self._core.inspectors:
             try:
                 inspector.inspect(draft)
@@ -214,7 +217,7 @@ class Publishing:
                 topic=topic,
             )
         if not self._core.policy.may_subscribe(identity, topic):
-            return self._core.denial("the access rules do not allow this topic", topic)
+            return denial(self._core.settings, "the access rules do not allow this topic", topic)
         if connection is None:
             return ServiceError(
                 "unsupported",

@@ -8,6 +8,7 @@ from hanzoai.pubsub.errors import InvalidTopic
 from hanzoai.pubsub.topics import validate_topic
 from pubsub_server.backplane import Page, TopicReport
 from pubsub_server.errors import ADMINISTRATOR_REMEDY, ServiceError
+from pubsub_server.shared.denials import denial
 
 if TYPE_CHECKING:
     from pubsub_server.hub.attendance import Attendance
@@ -104,4 +105,6 @@ class Queries:
         except InvalidTopic as error:
             raise ServiceError("invalid_topic", error.message, topic=topic, field="topic") from None
         if not self._core.policy.may_subscribe(identity, topic):
-            raise self._core.denial("the access rules do not allow reading this topic", topic)
+            raise denial(
+                self._core.settings, "the access rules do not allow reading this topic", topic
+            )

@@ -13,6 +13,7 @@ from pubsub_server.backplane import Replay
 from pubsub_server.errors import ServiceError
 from pubsub_server.hub.core import wants_presence
 from pubsub_server.shared.connection import REPLAYING, with_name, without_name
+from pubsub_server.shared.denials import denial
 from pubsub_server.shared.encoder import Attends
 
 if TYPE_CHECKING:
@@ -233,7 +234,7 @@ class Subscriptions:
         held = pattern in connection.patterns
         if not self.admission.may_hold(identity, pattern):
             core.note("subscribe", identity, pattern, connection, refused="forbidden")
-            return core.denial("the access rules do not allow this subscription", pattern)
+            return denial(core.settings, "the access rules do not allow this subscription", pattern)
         if not held and len(connection.patterns) >= core.settings.max_subscriptions:
             return ServiceError(
                 "subscription_limit",

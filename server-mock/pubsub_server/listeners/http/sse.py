@@ -13,6 +13,7 @@ from pubsub_server.listeners.http import requests
 from pubsub_server.listeners.http.encoder import StreamEncoder
 from pubsub_server.settings import documents
 from pubsub_server.shared import codec
+from pubsub_server.shared.denials import denial
 from pubsub_server.shared.requests import SubscribeRequest
 
 if TYPE_CHECKING:
@@ -209,9 +210,8 @@ class EventStreams:
         if not patterns:
             raise next(error for subscription in wanted for error in subscription.invalid)
         if identity is not None and not any(self._may(identity, p) for p in patterns):
-            raise ServiceError(
-                "forbidden", "you may read none of these topics", topic=patterns[0], field="topics"
-            )
+            message = "the access rules do not allow reading any of these topics"
+            raise denial(self._settings, message, patterns[0], field="topics")
 
     def _may(self, identity: Identity, pattern: str) -> bool:
         if "*" in pattern:
