@@ -335,6 +335,19 @@ def test_a_misspelt_option_gets_a_suggestion() -> None:
     assert "Settings" in refused(settings={"zzz": 1}).remedy
 
 
+@pytest.mark.parametrize("settings", [SendQueue, ReceiveQueue, RetryOptions])
+def test_an_unknown_argument_of_settings_is_an_invalid_option(settings: type[Any]) -> None:
+    with pytest.raises(InvalidOption, match=f"{settings.__name__} has the options") as unknown:
+        settings(zzz=1)
+    assert unknown.value.field == "zzz"
+
+
+def test_a_misspelt_argument_of_settings_gets_a_suggestion() -> None:
+    with pytest.raises(InvalidOption, match="There is no option `mesages`") as misspelt:
+        ReceiveQueue(mesages=10)  # type: ignore[call-arg]
+    assert misspelt.value.remedy == "Did you mean `messages`?"
+
+
 @pytest.mark.parametrize(
     "make",
     [

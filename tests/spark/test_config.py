@@ -69,6 +69,7 @@ def test_the_url_comes_from_the_environment_of_the_driver(monkeypatch: pytest.Mo
         ({"token_file": "a", "token_env": "B"}, "token_env"),
         ({"credential_provider": "os.environ"}, "credential_provider"),
         ({"url": "http://a:b@127.0.0.1"}, "url"),
+        ({"topc": "jobs.a"}, "topc"),
     ],
 )
 def test_a_wrong_setting_is_named(wrong: dict[str, Any], field: str) -> None:
@@ -76,6 +77,15 @@ def test_a_wrong_setting_is_named(wrong: dict[str, Any], field: str) -> None:
     with pytest.raises(InvalidOption) as caught:
         PubSubConfig(**settings)
     assert caught.value.field == field
+
+
+def test_an_unknown_setting_gets_the_nearest_name_or_all_names() -> None:
+    settings: dict[str, Any] = {"topc": "jobs.a"}
+    with pytest.raises(InvalidOption) as near:
+        PubSubConfig(URL, **settings)
+    assert near.value.remedy == "Did you mean `topic`?"
+    with pytest.raises(InvalidOption, match="has the options `url`, `token_file`"):
+        PubSubConfig(URL, quality=1)  # type: ignore[call-arg]
 
 
 def test_topics_of_a_config_are_topics() -> None:

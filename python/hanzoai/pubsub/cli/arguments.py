@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import json
 import re
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from hanzoai.pubsub.cli.exits import Exit, epilog
 from hanzoai.pubsub.cli.output import Output
 from hanzoai.pubsub.cli.stdio import file_name
+from hanzoai.pubsub.near_names import did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)?", re.ASCII)
@@ -40,8 +43,7 @@ class Parser(argparse.ArgumentParser):
         """Report the error and exit with 2; for an unknown option, suggest the nearest one."""
         message = re.sub("ignored explicit argument .*", "takes no value", message)
         unknown = re.match(r"unrecognized arguments: (--[\w-]+)", message)
-        near = unknown and difflib.get_close_matches(unknown[1], self._option_string_actions, 1)
-        meant = f"Did you mean `{near[0]}`? " if near else ""
+        meant = did_you_mean(unknown[1], self._option_string_actions) if unknown else ""
         for action in self._get_positional_actions():
             if unknown and unknown[1] == f"--{action.dest}":
                 meant = f"Write {action.metavar} without `{unknown[1]}`. "

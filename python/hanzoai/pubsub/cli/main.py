@@ -82,11 +82,10 @@ def _find(name: str) -> Callable[[Sequence[str]], int]:
 
 
 def _refuse(name: str, plugins: Iterable[str]) -> NoReturn:
-    import difflib
-
     from hanzoai.pubsub.cli.arguments import usage_error
 
     if name in SERVER_COMMANDS:
+    from hanzoai.pubsub.near_names import did_you_mean
         usage_error(
             f"`{name}` is part of the server, which is not installed.",
             remedy="Install it: pip install 'hanzoai.pubsub[server]'.",
@@ -97,12 +96,9 @@ def _refuse(name: str, plugins: Iterable[str]) -> NoReturn:
             remedy="Options follow the command: hanzo-pubsub subscribe TOPIC --url URL",
         )
     known = (*COMMANDS, *SERVER_COMMANDS, *plugins)
-    near = [each for each in known if name and each.startswith(name)] or (
-        difflib.get_close_matches(name, known, 1)
-    )
     usage_error(
         f"There is no command {name!r}.",
-        remedy=f"Did you mean `{near[0]}`?" if near else "See `hanzo-pubsub --help`.",
+        remedy=f"{did_you_mean(name, known)}See `hanzo-pubsub --help`.",
     )
 
 

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from hanzoai.pubsub.claims import is_encodable
 from hanzoai.pubsub.durations import seconds_of
 from hanzoai.pubsub.errors import InvalidOption
+from hanzoai.pubsub.near_names import did_you_mean
 
 _DAY: Final = 86_400.0
 _GIB: Final = 1 << 30
@@ -78,11 +79,7 @@ def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
     """One of a few words."""
     if value not in choices:
         listed = ", ".join(f"`{choice}`" for choice in choices)
-        # Loaded for an error alone.
-        import difflib
-
-        near = difflib.get_close_matches(str(value)[:_NAME_MAX], choices, n=1)
-        hint = f"Did you mean `{near[0]}`? " if near else ""
+        hint = did_you_mean(str(value), choices)
         raise invalid(name, "is not a valid choice", f"{hint}Use one of {listed}.")
 
 

@@ -27,6 +27,7 @@ from hanzoai.pubsub.settings.checks import (
     invalid,
 )
 from hanzoai.pubsub.settings.extras import is_usable
+from hanzoai.pubsub.settings.known_arguments import known_arguments, unknown_option
 from hanzoai.pubsub.settings.session import SessionOptions
 from hanzoai.pubsub.settings.urls import endpoints, refuse_plaintext
 
@@ -55,6 +56,7 @@ REST_URL_VARIABLE: Final = "HANZO_PUBSUB_REST_URL"
 SPEED_VARIABLE: Final = "HANZO_PUBSUB_SPEED"
 
 
+@known_arguments
 @dataclass(frozen=True, slots=True)
 class SendQueue:
     """Bounds of the publishes that wait to be sent or acknowledged.
@@ -77,6 +79,7 @@ class SendQueue:
         check_choice("send_queue.policy", self.policy, get_args(SendPolicy))
 
 
+@known_arguments
 @dataclass(frozen=True, slots=True)
 class ReceiveQueue:
     """Bounds of the messages of one subscription that the program has not read yet.
@@ -99,6 +102,7 @@ class ReceiveQueue:
         check_choice("receive_queue.policy", self.policy, get_args(ReceivePolicy))
 
 
+@known_arguments
 @dataclass(frozen=True, slots=True)
 class RetryOptions:
     """How long the client waits before it reconnects.
@@ -503,16 +507,9 @@ def _refuse_unknown(settings: Mapping[str, object]) -> None:
     known = Settings.__annotations__
     for name in settings:
         if name not in known:
-            # Loaded for an error alone.
-            import difflib
-
-            near = difflib.get_close_matches(name, (*known, *_ARGUMENTS), n=1)
-            remedy = (
-                f"Did you mean `{near[0]}`?"
-                if near
-                else "hanzoai.pubsub.Settings lists all options."
+            raise unknown_option(
+                name, (*known, *_ARGUMENTS), "hanzoai.pubsub.Settings lists all options."
             )
-            raise InvalidOption(f"There is no option `{name[:64]}`.", remedy=remedy, field=name)
 
 
 __all__ = [

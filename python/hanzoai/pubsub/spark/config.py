@@ -16,6 +16,7 @@ from hanzoai.pubsub.settings.checks import (
     check_seconds,
     check_whole,
 )
+from hanzoai.pubsub.settings.known_arguments import known_arguments
 from hanzoai.pubsub.settings.urls import Endpoints, endpoints, refuse_plaintext
 from hanzoai.pubsub.spark.ids import ID_STRATEGIES, IdStrategy
 from hanzoai.pubsub.topics import validate_topic
@@ -36,6 +37,7 @@ def _job() -> str:
     return uuid.uuid4().hex
 
 
+@known_arguments
 @dataclass(frozen=True, slots=True)
 class PubSubConfig:
     """How tasks reach the server, and how they publish.

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from hanzoai.pubsub.errors import InvalidOption, InvalidTopic
+from hanzoai.pubsub.near_names import did_you_mean
 from hanzoai.pubsub.settings.checks import check_number
 from hanzoai.pubsub.spark.config import BACKOFF_BOUNDS, TIMEOUT_BOUNDS, PubSubConfig
 
@@ -162,8 +162,7 @@ def _unknown(key: str, low: str, names: Mapping[str, str], path: str) -> Invalid
         )
     if low == "path":
         return invalid("path", "is not supported", path)
-    near = difflib.get_close_matches(low, names, n=1, cutoff=0.6)
-    hint = f"Did you mean `{names[near[0]]}`? " if near else ""
+    hint = did_you_mean(key, names.values())
     return invalid(key[:80], "is unknown", f"{hint}Valid options: {', '.join(names.values())}.")
 
 

@@ -1,0 +1,30 @@
+"""Suggests the name that someone meant who wrote an unknown one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_NAME_MAX: Final = 128
+
+
+def did_you_mean(wrong: str, names: Iterable[str]) -> str:
+    """Return the start of a remedy, up to the next sentence; empty if no name is near.
+
+    Args:
+        wrong: What was written, in any case.
+        names: The known names.
+    """
+    if not wrong:
+        return ""
+    low = wrong[:_NAME_MAX].lower()
+    known = {name.lower(): name for name in names}
+    begun = next((name for name in known if name.startswith(low)), None)
+    if begun is None:
+        # Loaded for an error alone.
+        import difflib
+
+        begun = next(iter(difflib.get_close_matches(low, known, n=1)), None)
+    return "" if begun is None else f"Did you mean `{known[begun]}`? "
