@@ -112,6 +112,7 @@ def main(dist: Path) -> int:
         wants=(
             "hanzoai/pubsub/__init__.py",
             "hanzoai/pubsub/py.typed",
+            "hanzo_pubsub_program.py",
             "pyspark_hanzo_pubsub.py",
         ),
     )

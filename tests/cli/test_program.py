@@ -8,6 +8,7 @@ import json
 import os
 import pty
 import signal
+import subprocess
 import sys
 from importlib import metadata
 from importlib.metadata import EntryPoint
@@ -307,6 +308,37 @@ async def test_a_written_stream_that_a_reader_cancels_ends_though_standard_input
             stdin=asyncio.subprocess.PIPE,
         ) as process,
     ):
+INTERRUPTED_IMPORT = """
+import os, signal, sys
+
+left = int(sys.argv.pop(1))
+
+def count(event, arguments):
+    global left
+    if event == "import":
+        left -= 1
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.addaudithook(count)
+from hanzo_pubsub_program import main
+sys.exit(main())
+"""
+"""Runs the program, and sends Ctrl-C at the import with this number."""
+
+
+@pytest.mark.parametrize("number", [2, 3, 5, 8, 13, 20, 30, 45, 60, 80, 110, 150, 200])
+def test_ctrl_c_at_an_import_ends_it_without_a_traceback(number: int) -> None:
+    ended = subprocess.run(
+        (sys.executable, "-c", INTERRUPTED_IMPORT, str(number), "history", "demo.a"),
+        env={**os.environ, "HANZO_PUBSUB_URL": "ws://127.0.0.1:9/ws", "HANZO_PUBSUB_TOKEN": "x"},
+        capture_output=True,
+        timeout=LIMIT,
+        check=False,
+    )
+    assert (ended.returncode, ended.stderr) == (Exit.INTERRUPTED, b"")
+
+
         assert process.stdin is not None
         process.stdin.write(b"half")
         async for event in reader:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from hanzoai.pubsub.cli.main import main
+from hanzo_pubsub_program import main
 
 if __name__ == "__main__":
     sys.exit(main())

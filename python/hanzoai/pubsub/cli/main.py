@@ -1,7 +1,6 @@
 """`hanzo-pubsub`: finds and runs a command.
 
-Only the module of the command that was called is imported, so that the program starts fast, and
-Ctrl-C at the start rarely meets an import, where Python prints a traceback.
+Only the module of the command that was called is imported, so that the program starts fast.
 Distributions add commands by the entry point group `hanzo_pubsub.commands`: objects with `.help`
 that are called with the arguments and return the exit code.
 """
@@ -12,7 +11,7 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from hanzoai.pubsub.cli import process, stdio
+from hanzoai.pubsub.cli import interrupts, process, stdio
 from hanzoai.pubsub.cli.exits import Exit, epilog
 
 if TYPE_CHECKING:
@@ -62,9 +61,12 @@ def _run(arguments: Sequence[str]) -> int:
         if name in {"-V", "--version"}:
             print(_version())
             return Exit.OK
-        # A plugin decodes the names of files itself.
-        rest = arguments[1:]
-        return _find(name)(stdio.texts(rest) if name in COMMANDS else rest)
+        command, rest = _find(name), arguments[1:]
+        if name in COMMANDS:
+            return command(stdio.texts(rest))
+        # A plugin decodes the names of files itself, and cleans up after Ctrl-C.
+        interrupts.raise_again()
+        return command(rest)
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else Exit.FAILED if stop.code else Exit.OK
 
@@ -83,9 +85,9 @@ def _find(name: str) -> Callable[[Sequence[str]], int]:
 
 def _refuse(name: str, plugins: Iterable[str]) -> NoReturn:
     from hanzoai.pubsub.cli.arguments import usage_error
+    from hanzoai.pubsub.near_names import did_you_mean
 
     if name in SERVER_COMMANDS:
-    from hanzoai.pubsub.near_names import did_you_mean
         usage_error(
             f"`{name}` is part of the server, which is not installed.",
             remedy="Install it: pip install 'hanzoai.pubsub[server]'.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from hanzoai.pubsub.cli import stdio
+from hanzoai.pubsub.cli import interrupts, stdio
 from hanzoai.pubsub.cli.exits import Exit
 
 if TYPE_CHECKING:
@@ -42,6 +42,9 @@ def run(
     except KeyboardInterrupt:
         stdio.discard_output()
         return Exit.INTERRUPTED
+    finally:
+        if streams:
+            interrupts.exit_silently()
 
 
 def _is_server(arguments: Sequence[str]) -> bool:
