@@ -63,6 +63,23 @@ def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixtu
     assert "HANZO_PUBSUB_URL" in reported
 
 
+@pytest.mark.parametrize(
+    ("command", "codes"),
+    [
+        ("publish", "0 1 2 3 4 5 6 129 130 143"),
+        ("subscribe", "0 1 2 3 4 5 6 7 129 130 143"),
+        ("doctor", "0 1 2 129 130 143"),
+    ],
+)
+def test_help_of_a_command_lists_only_the_exit_codes_that_it_can_return(
+    command: str, codes: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([command, "--help"]) == Exit.OK
+    listed = capsys.readouterr().out.partition("exit codes:\n")[2]
+    assert " ".join(line.split()[0] for line in listed.splitlines()) == codes
+    assert ("--count" in listed) is (command == "subscribe")
+
+
 def test_help_of_publish_names_every_field_of_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["publish", "--help"]) == Exit.OK
     told = capsys.readouterr().out

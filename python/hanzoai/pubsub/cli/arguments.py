@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from hanzoai.pubsub.cli.exits import Exit, epilog
+from hanzoai.pubsub.cli.exits import REMOTE, Exit, epilog
 from hanzoai.pubsub.cli.output import Output
 from hanzoai.pubsub.cli.stdio import file_name
 from hanzoai.pubsub.near_names import did_you_mean
@@ -28,13 +28,27 @@ _UNIX_MS: Final = 10**11
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that reports an error in one line, as JSON if standard error is not a terminal."""
+    """A parser that reports an error in one line, as JSON if standard error is not a terminal.
 
-    def __init__(self, command: str, description: str) -> None:
+    Args:
+        command: Name of the command.
+        description: What it does.
+        exits: The exit codes that it can return, for its help.
+        counts: Whether it has `--count`.
+    """
+
+    def __init__(
+        self,
+        command: str,
+        description: str,
+        *,
+        exits: Collection[Exit] = REMOTE,
+        counts: bool = False,
+    ) -> None:
         super().__init__(
             prog=f"hanzo-pubsub {command}",
             description=description,
-            epilog=epilog(),
+            epilog=epilog(exits, counts=counts),
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
         )

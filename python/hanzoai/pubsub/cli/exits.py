@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Final
 from hanzoai.pubsub.errors import ReplyError
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from hanzoai.pubsub.errors import PubSubError
 
 
 class Exit(IntEnum):
-    """Exit codes of every command; `docs/cli.md` and `--help` list them."""
+    """Exit codes of all commands; `docs/cli.md` and `--help` list them."""
 
     OK = 0
     FAILED = 1
@@ -33,13 +35,22 @@ MEANINGS: Final[dict[Exit, str]] = {
     Exit.USAGE: "wrong arguments",
     Exit.AUTH: "no token, or the server rejected it",
     Exit.FORBIDDEN: "the access rules do not allow this",
-    Exit.TIMEOUT: "timeout (with --count: before N messages or requests arrived)",
+    Exit.TIMEOUT: "timeout",
     Exit.CONNECTION: "the server is not reachable",
     Exit.GAP: "messages were missed, with --fail-on-gap",
     Exit.HUNG_UP: "the terminal was closed (SIGHUP)",
     Exit.INTERRUPTED: "interrupted (Ctrl-C)",
     Exit.TERMINATED: "terminated (SIGTERM)",
 }
+
+_COUNTED: Final = " (with --count: before N messages or requests arrived)"
+
+LOCAL: Final = frozenset(
+    {Exit.OK, Exit.FAILED, Exit.USAGE, Exit.HUNG_UP, Exit.INTERRUPTED, Exit.TERMINATED}
+)
+"""Exit codes that do not depend on the server."""
+REMOTE: Final = LOCAL | {Exit.AUTH, Exit.FORBIDDEN, Exit.TIMEOUT, Exit.CONNECTION}
+"""Exit codes of a command that uses the server."""
 
 _BY_CODE: Final[dict[str, Exit]] = {
     **dict.fromkeys(
@@ -71,7 +82,16 @@ def exit_for(error: PubSubError) -> Exit:
     return _BY_CODE.get(error.code, Exit.FAILED)
 
 
-def epilog() -> str:
-    """The list of exit codes at the end of every `--help`."""
-    lines = [f"  {code.value:>3}  {meaning}" for code, meaning in MEANINGS.items()]
+def epilog(exits: Collection[Exit] = MEANINGS.keys(), *, counts: bool = True) -> str:
+    """The list of exit codes at the end of a `--help`.
+
+    Args:
+        exits: The codes that the command can return.
+        counts: Whether it has `--count`.
+    """
+    lines = [
+        f"  {code.value:>3}  {meaning}{_COUNTED if counts and code is Exit.TIMEOUT else ''}"
+        for code, meaning in MEANINGS.items()
+        if code in exits
+    ]
     return "exit codes:\n" + "\n".join(lines)

@@ -46,6 +46,7 @@ def _parser() -> Parser:
         "\ncommand gets the data of the request as JSON on its standard input. Its output is the"
         "\nreply: JSON, or else a string. Print each answered request, one JSON object per line.",
     )
+        counts=True,
     parser.add_argument(
         "topics",
         nargs="+",

@@ -17,7 +17,7 @@ from hanzoai.pubsub.cli.arguments import (
     usage_error,
     via_argument,
 )
-from hanzoai.pubsub.cli.exits import Exit
+from hanzoai.pubsub.cli.exits import REMOTE, Exit
 from hanzoai.pubsub.cli.messages import (
     describe_gap,
     gap_to_json,
@@ -75,6 +75,8 @@ def _parser() -> Parser:
         "Print messages as they arrive: one JSON object per line, or with --count one JSON array at"
         "\nthe end. After a lost connection, the command continues where it stopped. It reports"
         "\nmessages that can no longer be delivered as a gap on standard error.",
+        exits=REMOTE | {Exit.GAP},
+        counts=True,
     )
     parser.add_argument(
         "topics",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hanzoai.pubsub.cli.arguments import Parser, connection_arguments, usage_error
 from hanzoai.pubsub.cli.doctor.examination import Patient, examine
 from hanzoai.pubsub.cli.doctor.findings import Finding, Report, Status
-from hanzoai.pubsub.cli.exits import Exit
+from hanzoai.pubsub.cli.exits import LOCAL, Exit
 from hanzoai.pubsub.cli.output import Output
 from hanzoai.pubsub.cli.session import run, server_urls, token_source
 from hanzoai.pubsub.errors import AuthRefused, InvalidOption
@@ -41,6 +41,7 @@ def _parser() -> Parser:
         "Check every layer in order: DNS, TCP, TLS, HTTP, WebSocket, authentication, server-sent"
         "\nevents, clock, token, access and payload size. Then print the first cause."
         "\nThe command publishes nothing. It exits with 0 if every check passes, otherwise with 1.",
+        exits=LOCAL,
     )
     parser.add_argument(
         "--topic",
