@@ -143,6 +143,44 @@ def test_wrong_arguments_are_2_with_a_remedy(
     assert says in captured.out + captured.err
 
 
+@pytest.mark.parametrize(
+    ("argv", "field"),
+    [
+        (["publish", "a..b", "--data", "1"], "topic"),
+        (["publish", "a.*", "--data", "-"], "topic"),
+        (["publish", "a", "--data", "1", "--type", ""], "type"),
+        (["publish", "a", "--data", "-", "--type", ""], "type"),
+        (["publish", "a", "--data", "1", "--id", "x" * 200], "id"),
+        (["request", "a..b", "1"], "topic"),
+        (["request", "a.*", "-"], "topic"),
+        (["request", "a", "1", "--type", ""], "type"),
+        (["request", "a", "1", "--id", "x" * 200], "id"),
+        (["request", "a", "1", "--reply-to", "b.*"], "topic"),
+        (["respond", "a..b", "--reply", "1"], "topic"),
+        (["stream", "a.*"], "topic"),
+        (["stream", "a.*", "--write"], "topic"),
+        (["stream", "a", "--write", "--id", "latest"], "id"),
+        (["presence", "a.*", "--watch"], "topic"),
+        (["history", "a.*"], "topic"),
+        (["subscribe", "a..b"], "topic"),
+    ],
+)
+def test_invalid_arguments_are_reported_before_the_connection(
+    argv: Sequence[str],
+    field: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Nothing listens there, so a connection would fail.
+    monkeypatch.setenv("HANZO_PUBSUB_URL", "ws://127.0.0.1:9/ws")
+    monkeypatch.setenv("HANZO_PUBSUB_TOKEN", "some-token")
+    assert main([*argv, "--timeout", "100ms"]) == Exit.USAGE
+    error = json.loads(capsys.readouterr().err)
+    assert (error["code"] == "invalid_topic") is (field == "topic")
+    assert error.get("field", "topic") == field
+    assert error["remedy"]
+
+
 def test_serve_names_the_package_to_install_where_the_server_is_missing(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -270,6 +308,37 @@ def test_ctrl_c_at_the_start_ends_it_without_a_traceback(monkeypatch: pytest.Mon
     assert main() == Exit.INTERRUPTED
 
 
+INTERRUPTED_IMPORT = """
+import os, signal, sys
+
+left = int(sys.argv.pop(1))
+
+def count(event, arguments):
+    global left
+    if event == "import":
+        left -= 1
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.addaudithook(count)
+from hanzo_pubsub_program import main
+sys.exit(main())
+"""
+"""Runs the program, and sends Ctrl-C at the import with this number."""
+
+
+@pytest.mark.parametrize("number", [2, 3, 5, 8, 13, 20, 30, 45, 60, 80, 110, 150, 200])
+def test_ctrl_c_at_an_import_ends_it_without_a_traceback(number: int) -> None:
+    ended = subprocess.run(
+        (sys.executable, "-c", INTERRUPTED_IMPORT, str(number), "history", "demo.a"),
+        env={**os.environ, "HANZO_PUBSUB_URL": "ws://127.0.0.1:9/ws", "HANZO_PUBSUB_TOKEN": "x"},
+        capture_output=True,
+        timeout=LIMIT,
+        check=False,
+    )
+    assert (ended.returncode, ended.stderr) == (Exit.INTERRUPTED, b"")
+
+
 def test_ctrl_c_leaves_no_output_that_cannot_be_written_to_the_interpreter(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -325,37 +394,6 @@ async def test_a_written_stream_that_a_reader_cancels_ends_though_standard_input
             stdin=asyncio.subprocess.PIPE,
         ) as process,
     ):
-INTERRUPTED_IMPORT = """
-import os, signal, sys
-
-left = int(sys.argv.pop(1))
-
-def count(event, arguments):
-    global left
-    if event == "import":
-        left -= 1
-        if left == 0:
-            os.kill(os.getpid(), signal.SIGINT)
-
-sys.addaudithook(count)
-from hanzo_pubsub_program import main
-sys.exit(main())
-"""
-"""Runs the program, and sends Ctrl-C at the import with this number."""
-
-
-@pytest.mark.parametrize("number", [2, 3, 5, 8, 13, 20, 30, 45, 60, 80, 110, 150, 200])
-def test_ctrl_c_at_an_import_ends_it_without_a_traceback(number: int) -> None:
-    ended = subprocess.run(
-        (sys.executable, "-c", INTERRUPTED_IMPORT, str(number), "history", "demo.a"),
-        env={**os.environ, "HANZO_PUBSUB_URL": "ws://127.0.0.1:9/ws", "HANZO_PUBSUB_TOKEN": "x"},
-        capture_output=True,
-        timeout=LIMIT,
-        check=False,
-    )
-    assert (ended.returncode, ended.stderr) == (Exit.INTERRUPTED, b"")
-
-
         assert process.stdin is not None
         process.stdin.write(b"half")
         async for event in reader:

@@ -121,9 +121,6 @@ class Stalling:
     async def __aexit__(self, *_: object) -> None:
         pass
 
-    async def _wait_joined(self) -> bool:
-        return True
-
     def __aiter__(self) -> Self:
         return self
 
@@ -140,7 +137,7 @@ class Stalling:
 async def test_a_long_stall_of_a_stream_is_reported_in_whole_seconds(
     shell: Shell, server: RunningServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stream, "stream_reader", Stalling)
+    monkeypatch.setattr(stream, "StreamReader", Stalling)
     notes = Terminal()
     monkeypatch.setattr(sys, "stderr", notes)
     await shell.run("stream", "demo.answer")

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 from hanzoai.pubsub.cli.arguments import (
+    FILE_MAX,
     Parser,
     connection_arguments,
     json_argument,
@@ -22,6 +23,7 @@ from hanzoai.pubsub.cli.lines import binary_input, is_terminal, read_lines
 from hanzoai.pubsub.cli.output import Output
 from hanzoai.pubsub.cli.session import DEFAULT_TIMEOUT, build_client, notify, report, run
 from hanzoai.pubsub.errors import InvalidPayload, OperationTimeout, PubSubError
+from hanzoai.pubsub.runtime.publishing import prepare
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -138,6 +140,7 @@ def parse_line(line: bytes, args: Namespace) -> dict[str, Any]:
 
 
 async def _publish_one(args: Namespace, output: Output, message: dict[str, Any]) -> int:
+    prepare(args.topic, message, FILE_MAX)
     ps = build_client(args, output)
     try:
         timeout = args.timeout or DEFAULT_TIMEOUT
@@ -264,6 +267,7 @@ class _Lines:
 
 
 async def _publish_lines(args: Namespace, output: Output) -> int:
+    prepare(args.topic, _message({"data": None}, args), FILE_MAX)
     lines = _Lines(args, output)
     try:
         await lines.run()

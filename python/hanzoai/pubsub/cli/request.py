@@ -8,6 +8,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 from hanzoai.pubsub.cli.arguments import (
+    FILE_MAX,
     Parser,
     connection_arguments,
     json_argument,
@@ -21,6 +22,9 @@ from hanzoai.pubsub.cli.output import Output, encode
 from hanzoai.pubsub.cli.session import DEFAULT_TIMEOUT, build_client, run
 from hanzoai.pubsub.cli.writer import Writer
 from hanzoai.pubsub.errors import InvalidPayload, PubSubError
+from hanzoai.pubsub.request_reply.messages import check_request_id
+from hanzoai.pubsub.runtime.publishing import prepare
+from hanzoai.pubsub.topics import validate_topic
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -90,6 +94,7 @@ class _Asker:
         self._worst: Exit | None = None
 
     async def ask_once(self, data: Any) -> int:
+        self._check(data)
         ps = build_client(self._args, self._output)
         try:
             await ps.connect(self._timeout)
@@ -99,6 +104,7 @@ class _Asker:
         return Exit.OK
 
     async def ask_lines(self) -> int:
+        self._check(None)
         ps = build_client(self._args, self._output)
         waiting: deque[tuple[int, asyncio.Task[Message]]] = deque()
         line_number = 0
@@ -119,6 +125,19 @@ class _Asker:
             await asyncio.gather(*(task for _, task in waiting), return_exceptions=True)
             await ps.close(0)
         return self._worst or Exit.OK
+
+    def _check(self, data: Any) -> None:
+        """Check what needs no server.
+
+        Raises:
+            PubSubError: An argument is not valid.
+        """
+        args = self._args
+        prepare(args.topic, {"type": args.type, "data": data}, FILE_MAX)
+        if args.id is not None:
+            check_request_id(args.id)
+        if args.reply_to is not None:
+            validate_topic(args.reply_to)
 
     async def _request_line(self, ps: PubSubClient, line: bytes) -> Message:
         try:

@@ -22,6 +22,7 @@ from hanzoai.pubsub.cli.session import DEFAULT_TIMEOUT, build_client, connect, n
 from hanzoai.pubsub.cli.stdio import OutputError
 from hanzoai.pubsub.cli.writer import Writer
 from hanzoai.pubsub.errors import PubSubError, ReplyError
+from hanzoai.pubsub.runtime.arguments import pattern_list
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -45,8 +46,8 @@ def _parser() -> Parser:
         "Answer each request of a topic with the same data, or with the output of a command. The"
         "\ncommand gets the data of the request as JSON on its standard input. Its output is the"
         "\nreply: JSON, or else a string. Print each answered request, one JSON object per line.",
-    )
         counts=True,
+    )
     parser.add_argument(
         "topics",
         nargs="+",
@@ -115,6 +116,7 @@ class _Answerer:
         self._responder: Responder | None = None
 
     async def serve(self) -> int:
+        pattern_list(self._args.topics)
         ps = build_client(self._args, self._output, on_error=self._report)
         reached: asyncio.Timeout | None = None
         try:

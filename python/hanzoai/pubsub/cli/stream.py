@@ -22,13 +22,13 @@ from hanzoai.pubsub.streams import (
     Snapshot,
     Stalled,
     StreamEvent,
-    stream_reader,
-    stream_writer,
+    StreamReader,
+    StreamWriter,
 )
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
     from hanzoai.pubsub.client import PubSubClient
 
@@ -66,14 +66,20 @@ def _parser() -> Parser:
 async def _stream(args: Namespace, output: Output) -> int:
     ps = build_client(args, output)
     try:
+        # The writer and the reader check the arguments before the client connects.
+        work = (_write if args.write else _read)(ps, args, output)
         await ps.connect(args.timeout or DEFAULT_TIMEOUT)
-        return await (_write if args.write else _read)(ps, args, output)
+        return await work()
     finally:
         await ps.close(None if args.write else 0)
 
 
-async def _write(ps: PubSubClient, args: Namespace, output: Output) -> int:
-    writer = stream_writer(ps, args.topic, id=args.id)
+def _write(ps: PubSubClient, args: Namespace, output: Output) -> Callable[[], Awaitable[int]]:
+    writer = StreamWriter(ps, args.topic, id=args.id)
+    return lambda: _publish(writer, output)
+
+
+async def _publish(writer: StreamWriter, output: Output) -> int:
     async with writer:
         await writer.pipe(_input())
     if writer.cancelled:
@@ -90,13 +96,19 @@ async def _input() -> AsyncIterator[str]:
     yield decoder.decode(b"", final=True)
 
 
-async def _read(ps: PubSubClient, args: Namespace, output: Output) -> int:
+def _read(ps: PubSubClient, args: Namespace, output: Output) -> Callable[[], Awaitable[int]]:
+    def subscribed() -> None:
+        output.note("subscribed", args.topic, topics=[args.topic])
+
+    reader = StreamReader(ps, args.topic, id=args.id or "latest", on_subscribed=subscribed)
+    return lambda: _print(reader, args, output)
+
+
+async def _print(reader: StreamReader, args: Namespace, output: Output) -> int:
     out = Writer(output)
     bare = args.raw or output.pretty
     shown = ""
-    async with stream_reader(ps, args.topic, id=args.id or "latest") as reader:
-        if await reader._wait_joined():  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
-            output.note("subscribed", args.topic, topics=[args.topic])
+    async with reader:
         async for event in reader:
             if not bare:
                 await out.write(encode(_json(event)) + "\n")

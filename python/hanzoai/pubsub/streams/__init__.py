@@ -104,6 +104,7 @@ def stream_writer(
         A ``StreamWriter``, or for a ``PubSub`` a ``BlockingStreamWriter``.
 
     Raises:
+        InvalidTopic: The topic is not valid, or has a wildcard.
         UsageError: ``take_over`` without ``id``.
         InvalidOption: An option has a wrong type, or ``id`` is not valid.
     """

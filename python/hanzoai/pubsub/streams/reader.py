@@ -60,12 +60,14 @@ class StreamReader:
         id: str = "latest",
         sender: str = "",
         on_cancel: Callable[[str, str], Any] | None = None,
+        on_subscribed: Callable[[], None] | None = None,
     ) -> None:
         check_function("on_cancel", on_cancel, arguments=2)
         self._client = client
         self._topic = one_topic(topic)
         self._core = Reading(id, sender)
         self._on_cancel = on_cancel
+        self._on_subscribed = on_subscribed
         self._clock = client.clock
         self._events: deque[StreamEvent] = deque()
         self._waiters: set[asyncio.Future[None]] = set()
@@ -73,7 +75,6 @@ class StreamReader:
         self._pump: asyncio.Task[None] | None = None
         self._heal: asyncio.Task[None] | None = None
         self._error: BaseException | None = None
-        self._joined = False
         self._over = False
         self._end: Final | None = None
 
@@ -211,7 +212,8 @@ class StreamReader:
             subscription = self._client.subscribe(self._topic, history=RETAINED)
             try:
                 await answered(subscription)
-                self._joined = True
+                if self._on_subscribed is not None:
+                    self._on_subscribed()
                 batch: list[Any] = []
                 while (message := subscription.take_nowait()) is not None:
                     batch.append(incoming(message))
@@ -228,12 +230,6 @@ class StreamReader:
             self._error = error
         finally:
             self._stop()
-
-    async def _wait_joined(self) -> bool:
-        """Wait for the server's answer; whether it grants the topic."""
-        while not (self._joined or self._over):
-            await self._wait()
-        return self._joined
 
     async def _fetch(self) -> None:
         messages: list[Any] = []

@@ -37,6 +37,7 @@ from hanzoai.pubsub.streams.writing import (
     WriterEffect,
     Writing,
 )
+from hanzoai.pubsub.topics import validate_topic
 from hanzoai.pubsub.wire.ids import message_id
 
 if TYPE_CHECKING:
@@ -137,7 +138,7 @@ class StreamWriter:
         if id is not None:
             _check_id(id)
         self._client = client
-        self._topic = topic
+        self._topic = validate_topic(topic)
         self._id = id or message_id().replace("msg_", "st_")
         self._epoch = epoch
         self._take_over = take_over
