@@ -90,6 +90,7 @@ def test_an_update_where_one_is_no_member_is_an_error(alone: Presence) -> None:
     with pytest.raises(ServiceError) as caught:
         alone.update("a", "other", {}, 50)
     assert (caught.value.code, caught.value.topic) == ("not_found", "other")
+    assert caught.value.message == "this client is not a member of other"
 
 
 @pytest.mark.parametrize(

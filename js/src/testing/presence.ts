@@ -152,7 +152,7 @@ export class Presence {
       [name, undefined].includes(topic),
     );
     if (topic !== undefined && !places.length) {
-      const detail = 'this client is not a member of the topic';
+      const detail = `this client is not a member of ${topic}`;
       const remedy = 'Subscribe to the topic by its name: its subscribers are its members.';
       throw new Problem('not_found', detail, { topic, remedy });
     }

@@ -232,7 +232,7 @@ class Presence:
         if topic is not None and not places:
             raise ServiceError(
                 "not_found",
-                "this client is not a member of the topic",
+                f"this client is not a member of {topic}",
                 topic=topic,
                 remedy="Subscribe to the topic by its name: its subscribers are its members.",
             )
