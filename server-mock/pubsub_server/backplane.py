@@ -144,15 +144,15 @@ class Logs(Protocol):
         ...
 
     async def positions(
-        self, topics: Sequence[str], at: int | None, *, hear: Sequence[str]
+        self, topics: Sequence[str], at: int | None, *, joined: Sequence[str]
     ) -> tuple[int, Sequence[Standing]]:
         """Return the positions of those of these topics that have a log.
 
         Args:
             topics: Concrete topics.
             at: Unix ms; see `Standing.at`.
-            hear: Topics and patterns that were joined: messages published on them after this call
-                are delivered.
+            joined: Topics and patterns that this node has joined; messages published on them after
+                this call are delivered.
 
         Returns:
             The time of the store at the query, Unix ms, and the positions in any order.
@@ -221,12 +221,12 @@ class Backplane(Protocol):
         ...
 
     @property
-    def hears(self) -> bool:
+    def receiving(self) -> bool:
         """Whether published messages reach this node."""
         ...
 
     def watch(self, changed: Callable[[bool], None]) -> None:
-        """Call this with `hears` each time it changes."""
+        """Call this with `receiving` each time it changes."""
         ...
 
     def join(self, pattern: str) -> None:

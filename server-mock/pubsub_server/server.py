@@ -138,7 +138,7 @@ class Server:
     @property
     def ready(self) -> bool:
         """Whether the server accepts new work."""
-        return self._ready and self.hub.hears
+        return self._ready and self.hub.receiving
 
     async def start(self) -> None:
         """Start listening; `http` and `ws` then contain the addresses.

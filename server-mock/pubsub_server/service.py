@@ -135,7 +135,7 @@ class Service(Protocol):
         """End subscriptions by exactly these patterns; answers through the connection."""
         ...
 
-    def heard(self, connection: Connection) -> None:
+    def touch(self, connection: Connection) -> None:
         """Note that the client sent a byte of any kind."""
         ...
 

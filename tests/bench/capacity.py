@@ -39,7 +39,7 @@ class Costs:
         publish: CPU of the publishing node per message in that read.
         deliver_turn: CPU of a node with subscribers per read from Redis.
         channel: CPU of that node per topic in the read.
-        hear: CPU of that node per message in the read.
+        receive: CPU of that node per message in the read.
         write: CPU of that node per connection that it writes to.
         deliver: CPU of that node per message and connection.
         redis_call: CPU of Redis per call of a publishing node.
@@ -59,7 +59,7 @@ class Costs:
     publish: float
     deliver_turn: float
     channel: float
-    hear: float
+    receive: float
     write: float
     deliver: float
     redis_call: float
@@ -80,7 +80,7 @@ class Costs:
         return (
             self.deliver_turn / burst
             + self.channel * channels
-            + self.hear
+            + self.receive
             + self.write * writes
             + self.deliver * deliveries
         )
@@ -104,7 +104,9 @@ def fit(results: Json) -> Costs:
     publish_turn, publish = _turns(near, "publishing_us")
     redis_call, redis_message = _turns(near, "redis_us")
     rows = [(1 / p["burst"], p["channels"], 1.0, p["writes"], float(p["deliveries"])) for p in near]
-    turn, channel, hear, write, deliver = _least_squares(rows, [p["delivering_us"] for p in near])
+    turn, channel, receive, write, deliver = _least_squares(
+        rows, [p["delivering_us"] for p in near]
+    )
     one = {way: median(p[way] for p in near if p["burst"] > 1) for way in WAYS}
     more = {way: _of_another(points, way) for way in WAYS}
     return Costs(
@@ -119,7 +121,7 @@ def fit(results: Json) -> Costs:
         publish=publish,
         deliver_turn=turn,
         channel=channel,
-        hear=hear,
+        receive=receive,
         write=write,
         deliver=deliver,
         redis_call=redis_call,
@@ -269,18 +271,18 @@ def plan(work: Workload, costs: Costs, *, per_node: int) -> Needs:
 
 
 def _needs(work: Workload, costs: Costs, nodes: int) -> Needs:
-    hearing = listeners(nodes, work.members)
-    here = work.members / hearing
+    delivering_nodes = listeners(nodes, work.members)
+    here = work.members / delivering_nodes
     # At the load of a plan, a node mostly receives one message per read.
-    heard = costs.delivering(1, 1, here, here)
-    redis = work.published * costs.redis(work.batch, hearing) / 1e6
+    delivering = costs.delivering(1, 1, here, here)
+    redis = work.published * costs.redis(work.batch, delivering_nodes) / 1e6
     packets = work.delivered * (FRAME + PACKET) + work.connections / PING * (2 + PACKET)
-    between = work.published * (costs.to_redis + hearing * costs.from_redis)
+    between = work.published * (costs.to_redis + delivering_nodes * costs.from_redis)
     return Needs(
         nodes=nodes,
         cores_idle=work.connections * costs.idle / 1e6,
         cores_publishing=work.published * costs.publishing(work.batch) / 1e6,
-        cores_delivering=work.published * hearing * heard / 1e6,
+        cores_delivering=work.published * delivering_nodes * delivering / 1e6,
         memory=work.connections * costs.memory / 2**20,
         kernel=work.connections * costs.kernel / 2**20,
         shards=max(1, ceil(redis / BUSY)),

@@ -59,12 +59,12 @@ def _case(
 ) -> Iterator[Json]:
     """The measurements for a number of receiving nodes, topics, and subscribers of each."""
     listening, topics, subscribers = case
-    hearing = nodes[1 : 1 + listening]
-    pids = [*(server.worker.pid for server, _ in (nodes[0], *hearing)), redis[1]]
+    delivering = nodes[1 : 1 + listening]
+    pids = [*(server.worker.pid for server, _ in (nodes[0], *delivering)), redis[1]]
     name = "demo.crossing" + "-".join(map(str, case))
     with ExitStack() as stack:
-        crowds = [stack.enter_context(worker("tests.bench.crowd")) for _ in hearing]
-        for crowd, (server, key) in zip(crowds, hearing, strict=True):
+        crowds = [stack.enter_context(worker("tests.bench.crowd")) for _ in delivering]
+        for crowd, (server, key) in zip(crowds, delivering, strict=True):
             reported = crowd.ask(
                 do="open", port=urlsplit(server.ws).port, source="127.0.0.1", key=key, first=0,
                 count=topics * subscribers, at_once=AT_ONCE, name=name, members=subscribers,
@@ -72,7 +72,7 @@ def _case(
             )  # fmt: skip
             if "error" in reported:
                 raise RuntimeError(reported["error"])
-        road = Road(nodes[0][0], hearing[0][0], [f"{name}.{n}" for n in range(topics)], crowds)
+        road = Road(nodes[0][0], delivering[0][0], [f"{name}.{n}" for n in range(topics)], crowds)
         for burst in BURSTS:
             count = max(500, min(messages, messages * 20 // subscribers) // (1 + 4 // burst))
             road.travel(count // 10, burst)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tests.bench import chart
 from tests.bench.dialects import END, ENVELOPE_BYTES, content, publication
 from tests.bench.processes import ROOT, Json, cpu_seconds, interleave, worker
-from tests.bench.servers import UNHEARD, real_server
+from tests.bench.servers import NO_TIMEOUTS, real_server
 from tests.bench.tables import measured, rounds_of, table
 from tests.bench.wire import Connection
 
@@ -42,7 +42,7 @@ def measure(*, quick: bool) -> Json:
     publishes, rounds = (25, 1) if quick else (100, 3)
 
     def run(axis: str) -> Mapping[str, float]:
-        with real_server(**UNHEARD) as server, worker("tests.bench.readers") as readers:
+        with real_server(**NO_TIMEOUTS) as server, worker("tests.bench.readers") as readers:
             return {str(point): cost for point, cost in AXES[axis](server, readers, publishes)}
 
     found = interleave([*AXES], rounds, run, SECONDS)

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from tests.bench.dialects import END, Publisher, content, publication
 from tests.bench.processes import Json, cpu_seconds, interleave, percentile, worker
-from tests.bench.servers import UNHEARD, peer_server, real_server
+from tests.bench.servers import NO_TIMEOUTS, peer_server, real_server
 from tests.bench.tables import measured, rounds_of, spread, table
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def measure(*, quick: bool) -> Json:
 
     def rest(name: str) -> Mapping[str, float]:
         kind = REST[name]
-        with real_server(**UNHEARD) if not kind else peer_server(kind) as server:
+        with real_server(**NO_TIMEOUTS) if not kind else peer_server(kind) as server:
             return _post(server, posts)
 
     streams: Json = {}
@@ -41,7 +41,7 @@ def measure(*, quick: bool) -> Json:
 
         def stream(name: str, subscribers: int = subscribers) -> Mapping[str, float]:
             kind = SSE[name]
-            with real_server(**UNHEARD) if not kind else peer_server(kind) as server:
+            with real_server(**NO_TIMEOUTS) if not kind else peer_server(kind) as server:
                 return _stream(server, subscribers, max(8, 40_000 // share // subscribers))
 
         streams[str(subscribers)] = interleave([*SSE], rounds, stream)

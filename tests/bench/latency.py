@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tests.bench import peers
 from tests.bench.dialects import Publisher, content, publication
 from tests.bench.processes import Json, interleave, worker
-from tests.bench.servers import UNHEARD, real_server
+from tests.bench.servers import NO_TIMEOUTS, real_server
 from tests.bench.tables import measured, met, rounds_of, table
 from tests.bench.wire import Connection
 
@@ -83,14 +83,14 @@ def _open(readers: Worker, server: Server, subscribers: int) -> None:
 
 
 def _run(subscribers: int, rate: float, messages: int) -> dict[str, float]:
-    with real_server(**UNHEARD) as server, worker("tests.bench.readers") as readers:
+    with real_server(**NO_TIMEOUTS) as server, worker("tests.bench.readers") as readers:
         _open(readers, server, subscribers)
         return _paced(server, readers, rate, WARM_UP, messages)
 
 
 def _saturated(seconds: float) -> dict[str, float]:
     """The maximum rate in bursts, then the latency at a share of it."""
-    with real_server(**UNHEARD) as server, worker("tests.bench.readers") as readers:
+    with real_server(**NO_TIMEOUTS) as server, worker("tests.bench.readers") as readers:
         _open(readers, server, SATURATED)
         publisher = Publisher(server.dialect, server.ws, server.token, TOPIC)
         frame = publication(server.dialect, TOPIC, content(TOPIC))

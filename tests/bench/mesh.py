@@ -334,7 +334,7 @@ class _Counter:
 async def _cost(
     counter: _Counter,
     publish: Callable[[str, str], Awaitable[None]],
-    heard: Callable[[], bool],
+    received: Callable[[], bool],
     messages: int = 100,
 ) -> float:
     """Bytes per message: those of messages followed by a mark, less those of the mark alone."""
@@ -346,7 +346,7 @@ async def _cost(
             # Publish one at a time: some systems merge messages that are published together.
             await asyncio.sleep(0.002)
         await publish(MARK, "mark")
-        while not heard():  # noqa: ASYNC110 - threads hear, too
+        while not received():  # noqa: ASYNC110 - other threads receive, too
             await asyncio.sleep(0.01)
         return counter.bytes - before
 
@@ -430,14 +430,14 @@ async def _zenoh_cost(api: Any, first: Any, counter: _Counter, interested: int) 
     ]
     marks: list[int] = []
 
-    def hear(sample: Any) -> None:
+    def receive(sample: Any) -> None:
         marks.append(1)
 
     def ignore(sample: Any) -> None:
         pass
 
     for number, each in enumerate(others):
-        each.declare_subscriber(MARK.replace(".", "/"), hear)
+        each.declare_subscriber(MARK.replace(".", "/"), receive)
         if number < interested:
             each.declare_subscriber(TOPIC.replace(".", "/"), ignore)
     due = [0]

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import jwt
 
 from tests.bench.processes import worker
-from tests.bench.servers import UNHEARD, Server, peer_server, real_server
+from tests.bench.servers import NO_TIMEOUTS, Server, peer_server, real_server
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -61,7 +61,7 @@ def start(name: str) -> AbstractContextManager[Server]:
     """Run one of them."""
     match name:
         case "hanzo-pubsub serve":
-            return real_server(**UNHEARD)
+            return real_server(**NO_TIMEOUTS)
         case "hanzo-pubsub serve on Redis":
             return _on_redis()
         case "websockets.broadcast":
@@ -205,7 +205,7 @@ def _redis() -> Generator[Server]:
 
 @contextmanager
 def _on_redis() -> Generator[Server]:
-    with _redis() as store, real_server(store, **UNHEARD) as server:
+    with _redis() as store, real_server(store, **NO_TIMEOUTS) as server:
         yield server
 
 

@@ -78,7 +78,7 @@ def _costs(costs: Costs) -> str:
          f"{costs.publish_turn:.0f} + {costs.publish:.0f} µs"],
         ["delivering: each turn of the event loop, each topic, each message, each write, "
          "each delivery",
-         f"{costs.deliver_turn:.0f} + {costs.channel:.0f} + {costs.hear:.0f} + "
+         f"{costs.deliver_turn:.0f} + {costs.channel:.0f} + {costs.receive:.0f} + "
          f"{costs.write:.1f} + {costs.deliver:.2f} µs"],
         ["Redis: each call, each message, each further node that receives it",
          f"{costs.redis_call:.0f} + {costs.redis_message:.0f} + {costs.redis_listener:.1f} µs"],
@@ -97,8 +97,8 @@ def checks(results: Json, costs: Costs) -> Iterator[tuple[str, float, float]]:
         )
         if point["channels"] * point["burst"] > 1:
             where += ", many topics"
-        heard = costs.delivering(*(point[name] for name in SHAPE))
-        yield f"delivering: {where}", point["delivering_us"], heard
+        estimate = costs.delivering(*(point[name] for name in SHAPE))
+        yield f"delivering: {where}", point["delivering_us"], estimate
         yield f"publishing: {where}", point["publishing_us"], costs.publishing(point["burst"])
         redis = costs.redis(point["burst"], point["listening"])
         yield f"Redis: {where}", point["redis_us"], redis
@@ -203,8 +203,10 @@ def _storms(costs: Costs) -> str:
 def _hip56(costs: Costs) -> str:
     hundred = 100_000
     process, kernel = (kib * hundred / 2**20 for kib in (costs.memory, costs.kernel))
-    hearing = listeners(3, 2)
-    message = costs.publishing(1) + hearing * costs.delivering(1, 1, 2 / hearing, 2 / hearing)
+    delivering_nodes = listeners(3, 2)
+    message = costs.publishing(1) + delivering_nodes * costs.delivering(
+        1, 1, 2 / delivering_nodes, 2 / delivering_nodes
+    )
     shard = BUSY * 1e6 / costs.redis(20, 2)
     history = MILLION / 2 * 100 * 250 / 2**30
     storm_seconds = hundred * costs.accept / 1e6 / 2

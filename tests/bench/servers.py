@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 AUTH_OK = json.dumps({"type": "auth.ok", "client_id": "cl_1"})
 SUBSCRIBED = json.dumps({"type": "subscribed", "topics": []})
 MANY = 1_000_000_000
-UNHEARD = {"presence_timeout": 600_000, "program_timeout": 0}
+NO_TIMEOUTS = {"presence_timeout": 600_000, "program_timeout": 0}
 """A setting for readers that don't answer pings."""
 
 

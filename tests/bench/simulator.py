@@ -32,14 +32,14 @@ class Node:
 
     Attributes:
         published: Messages that it accepted.
-        heard: Messages that it received from Redis.
+        received: Messages from Redis.
         delivered: Messages to its connections.
         turns: Turns of its loop in which it received something.
         busy: Seconds of CPU.
     """
 
     published: int = 0
-    heard: int = 0
+    received: int = 0
     delivered: int = 0
     turns: int = 0
     busy: float = 0.0
@@ -124,7 +124,7 @@ def run(work: Workload, costs: Costs, nodes: int, seconds: float, seed: int) -> 
     delivered = 0
     for node, arrivals in zip(made, coming, strict=True):
         arrivals.sort()
-        node.heard = len(arrivals)
+        node.received = len(arrivals)
         at, free = 0, 0.0
         while at < len(arrivals):
             free = max(free, arrivals[at][0])
@@ -134,7 +134,7 @@ def run(work: Workload, costs: Costs, nodes: int, seconds: float, seed: int) -> 
             members = sum(arrival[2] for arrival in arrivals[first:at])
             node.delivered += members
             node.turns += 1
-            spent = costs.deliver_turn + (costs.channel + costs.hear) * (at - first)
+            spent = costs.deliver_turn + (costs.channel + costs.receive) * (at - first)
             spent += (costs.write + costs.deliver) * members
             node.busy += spent / 1e6
             free += spent / 1e6 / share

@@ -60,7 +60,7 @@ test('each message is reduced once and in order, however few are kept and render
   );
   await shows(page, '#sum', `live ${(999 * 1_000) / 2}`);
   assert.deepEqual(
-    await page.evaluate(() => shown.heard),
+    await page.evaluate(() => shown.received),
     Array.from({ length: 1_000 }, (_, n) => n),
   );
 });

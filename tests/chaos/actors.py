@@ -163,7 +163,7 @@ class SdkActor(Actor):
         async with asyncio.timeout(SUBSCRIBE_WITHIN):
             for attempt in range(100):
                 sub = f"{name}.{attempt}"
-                self._peer.want(sub, lambda event: self._heard(found, event))
+                self._peer.want(sub, lambda event: self._receive(found, event))
                 found.asked = self._now()
                 answer = await self._peer.begin(
                     "subscribe",
@@ -182,12 +182,12 @@ class SdkActor(Actor):
         if event["state"]["to"] == "failed":
             self.end.failure = str(event["state"])
 
-    def _heard(self, found: records.Subscription, event: Json) -> None:
+    def _receive(self, found: records.Subscription, event: Json) -> None:
         at = self._now()
         match event:
             case {"message": message}:
                 sender = (message.get("sender") or {}).get("id")
-                found.heard.append(
+                found.received.append(
                     records.Message(
                         at,
                         message["topic"],
@@ -198,7 +198,7 @@ class SdkActor(Actor):
                     )
                 )
             case {"gap": gap}:
-                found.heard.append(
+                found.received.append(
                     records.Gap(
                         at,
                         gap["topic"],

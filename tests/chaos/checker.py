@@ -99,7 +99,7 @@ def published(history: History) -> Iterator[Violation]:
 def asked(history: History) -> Iterator[Violation]:
     """A subscription receives only topics that it requests, and past messages only on request."""
     for subscription in history.subscriptions:
-        for entry in subscription.heard:
+        for entry in subscription.received:
             if not any(matches(one, entry.topic) for one in subscription.patterns):
                 text = f"{_named(entry)} is of a topic that was not asked for"
                 yield Violation("asked", subscription.client, entry.topic, text)
@@ -128,7 +128,7 @@ def ordered(history: History) -> Iterator[Violation]:
     """The messages of a topic arrive in the order of their positions, each position once."""
     for subscription in history.subscriptions:
         last: dict[str, Message] = {}
-        for entry in subscription.heard:
+        for entry in subscription.received:
             if not isinstance(entry, Message) or entry.seq is None:
                 continue
             before = last.get(entry.topic)
@@ -143,7 +143,7 @@ def once(history: History) -> Iterator[Violation]:
     """A message arrives once; its id may be forgotten only if the store loses its data."""
     for subscription in history.subscriptions:
         first: dict[str, Message] = {}
-        for entry in subscription.heard:
+        for entry in subscription.received:
             if not isinstance(entry, Message):
                 continue
             before = first.setdefault(entry.id, entry)
@@ -210,14 +210,14 @@ def lost(history: History) -> Iterator[Violation]:
         if subscription.began is None:
             continue
         taken = {topic for topic in topics if takes(subscription, topic)}
-        heard: defaultdict[str, list[Message | Gap]] = defaultdict(list)
-        for entry in subscription.heard:
-            heard[entry.topic].append(entry)
-        got = {entry.id for entry in subscription.heard if isinstance(entry, Message)}
+        received: defaultdict[str, list[Message | Gap]] = defaultdict(list)
+        for entry in subscription.received:
+            received[entry.topic].append(entry)
+        got = {entry.id for entry in subscription.received if isinstance(entry, Message)}
         for one in history.publications.values():
             if one.id in got or one.id not in positions or one.topic not in taken:
                 continue
-            entries, seq = heard[one.topic], positions[one.id]
+            entries, seq = received[one.topic], positions[one.id]
             if subscription.left is not None and not _follows(entries, seq):
                 continue
             # A subscriber that has received a message must get all later ones.
@@ -278,7 +278,7 @@ def _unknown(history: History, subscription: Subscription, one: Publication, seq
         and other.ended < subscription.asked
         and other.outcome == "acknowledged"
         for other in history.publications.values()
-    ) or _precedes([entry for entry in subscription.heard if entry.topic == one.topic], seq)
+    ) or _precedes([entry for entry in subscription.received if entry.topic == one.topic], seq)
     return not known and any(one.begun <= loss.ended for loss in history.losses)
 
 
@@ -302,17 +302,17 @@ def proven(history: History) -> Iterator[Violation]:
         topics[one.topic].append(one)
     for subscription in history.subscriptions:
         resets: Counter[str] = Counter()
-        for place, gap in enumerate(subscription.heard):
+        for place, gap in enumerate(subscription.received):
             if not isinstance(gap, Gap):
                 continue
             # A client reports a restart once, and a hole after later messages as the same loss.
-            before = [each for each in subscription.heard[:place] if each.topic == gap.topic]
+            before = [each for each in subscription.received[:place] if each.topic == gap.topic]
             known = resets[gap.topic] > 0 and gap.last is not None
             same = known and isinstance(before[-1], Message)
             resets[gap.topic] += gap.reason == "log_reset" and not same
             for text in (
                 _reason(gap, history, resets[gap.topic], topics[gap.topic]),
-                _extent(gap, subscription.heard, place),
+                _extent(gap, subscription.received, place),
                 _size(gap, positions, topics[gap.topic]),
             ):
                 if text:
@@ -337,10 +337,10 @@ def _any(losses: Iterable[Loss], until: float) -> bool:
     return any(loss.begun <= until for loss in losses)
 
 
-def _extent(gap: Gap, heard: Sequence[Message | Gap], place: int) -> str:
+def _extent(gap: Gap, received: Sequence[Message | Gap], place: int) -> str:
     if gap.first is not None and gap.last is not None and gap.last < gap.first:
         return "it ends before it begins"
-    for entry in heard:
+    for entry in received:
         if (
             isinstance(entry, Message)
             and entry.topic == gap.topic
@@ -350,7 +350,7 @@ def _extent(gap: Gap, heard: Sequence[Message | Gap], place: int) -> str:
             and gap.first <= entry.seq <= gap.last
         ):
             return f"it covers {entry.id} at {entry.seq}, which came"
-    for entry in heard[place + 1 :]:
+    for entry in received[place + 1 :]:
         if isinstance(entry, Message) and entry.topic == gap.topic and entry.seq is not None:
             if gap.first is not None and entry.seq < gap.first:
                 return f"{entry.id} at {entry.seq} precedes it and came behind it"
@@ -375,9 +375,9 @@ def _size(gap: Gap, positions: dict[str, int], sent: Sequence[Publication]) -> s
 def allowed(history: History) -> Iterator[Violation]:
     """No client receives from or publishes to a topic that the access rules deny."""
     for subscription in history.subscriptions:
-        for entry in subscription.heard:
+        for entry in subscription.received:
             if not _readable(subscription, entry.topic):
-                text = f"{_named(entry)} was heard without permission"
+                text = f"{_named(entry)} was received without permission"
                 yield Violation("allowed", subscription.client, entry.topic, text)
         for topic, members in subscription.members.items():
             if not _readable(subscription, topic):
@@ -445,7 +445,7 @@ def served(history: History) -> Iterator[Violation]:
 
 def _messages(history: History) -> Iterator[tuple[Subscription, Message]]:
     for subscription in history.subscriptions:
-        for entry in subscription.heard:
+        for entry in subscription.received:
             if isinstance(entry, Message):
                 yield subscription, entry
 

@@ -35,11 +35,11 @@ class Peer(PeerProcess):
         self._wanted.clear()
         return await super().reset()
 
-    def _heard(self, name: str, event: Json) -> None:
+    def _receive(self, name: str, event: Json) -> None:
         of, _, rest = name.rpartition("/")
         take = self._wanted.get(rest)
         if take is None:
-            super()._heard(name, event)
+            super()._receive(name, event)
         elif of == str(self._round):
             take(event)
 

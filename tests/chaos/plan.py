@@ -252,7 +252,8 @@ class _Drawing:
             topics = self._pick((PATTERN,), MIXED[:2], (PATTERN, MIXED[0]), (MIXED[1], FRESH[0]))
             restless = self._between(3, SECONDS - 1)
             if mute is not None:
-                # The clients of the mute node watch all others, which settle before it hears them.
+                # The clients of the mute node watch all others. These settle before the node
+                # receives their messages.
                 restless = 0.0 if node == mute else 2.0
                 topics = (PATTERN,) if node == mute else topics
             add("roamer", *topics, node=node, restless=restless)

@@ -174,7 +174,7 @@ class Reader(Reconnecting, Protocol):
         last = self._last.pop(topic, None)
         self._doubted.pop(topic, None)
         first = None if last is None else last + 1
-        self.subscription.heard.append(Gap(self._now(), topic, first, None, None, reason))
+        self.subscription.received.append(Gap(self._now(), topic, first, None, None, reason))
 
     def _take(self, envelope: Mapping[str, Any], *, replayed: bool) -> None:
         if str(envelope.get("type", "")).startswith("presence."):
@@ -190,7 +190,7 @@ class Reader(Reconnecting, Protocol):
         if seq is not None:
             self._last[topic] = max(seq, last or 0)
         sender = (envelope.get("sender") or {}).get("id")
-        self.subscription.heard.append(
+        self.subscription.received.append(
             Message(self._now(), topic, envelope["id"], seq, sender, envelope.get("data"))
         )
 
@@ -204,7 +204,7 @@ class Talk:
 
     def __init__(self, socket: ClientConnection) -> None:
         self._socket = socket
-        self._heard = time.monotonic()
+        self._last_received = time.monotonic()
 
     async def send(self, frame: Mapping[str, Any]) -> None:
         """Send a frame."""
@@ -220,10 +220,10 @@ class Talk:
             try:
                 async with asyncio.timeout(PING_AFTER):
                     frame: Json = json.loads(await self._socket.recv())
-                self._heard = time.monotonic()
+                self._last_received = time.monotonic()
                 return frame
             except TimeoutError:
-                if time.monotonic() - self._heard > SILENT_FOR:
+                if time.monotonic() - self._last_received > SILENT_FOR:
                     raise _AgainError from None
                 async with asyncio.timeout(PING_AFTER):
                     await self._socket.send('{"type": "ping"}')

@@ -86,7 +86,7 @@ class Subscription:
         readable: Patterns that the access rules allow its user to read.
         asked: Time of the request, in seconds of the run.
         began: Time of the acknowledgement; None before.
-        heard: Messages and gaps, in the order of arrival.
+        received: Messages and gaps, in the order of arrival.
         ended: Reason for which it ended although the client did not end it.
         members: Latest user ids of the members by topic, if it watches presence.
         past: Whether it requested messages from before it.
@@ -98,7 +98,7 @@ class Subscription:
     readable: tuple[str, ...]
     asked: float
     began: float | None = None
-    heard: list[Message | Gap] = field(default_factory=list[Message | Gap])
+    received: list[Message | Gap] = field(default_factory=list[Message | Gap])
     ended: str | None = None
     members: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     past: bool = False

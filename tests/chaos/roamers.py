@@ -266,7 +266,7 @@ class Roamer(Reconnecting):
         if found is not None:
             last = self._last.pop(topic, None)
             first = None if last is None else last + 1
-            found.heard.append(Gap(self._now(), topic, first, None, None, reason))
+            found.received.append(Gap(self._now(), topic, first, None, None, reason))
 
     def _take(self, envelope: Mapping[str, Any]) -> None:
         topic, kind = envelope["topic"], str(envelope.get("type", ""))
@@ -286,7 +286,7 @@ class Roamer(Reconnecting):
             found = Subscription(self.client.name, (), self._readable, self._now(), self._now())
             self._history.subscriptions.append(found)
         sender = (envelope.get("sender") or {}).get("id")
-        found.heard.append(
+        found.received.append(
             Message(self._now(), topic, envelope["id"], seq, sender, envelope.get("data"))
         )
 

@@ -299,9 +299,9 @@ class _Run:
         report.acknowledged = sum(
             one.outcome == "acknowledged" for one in history.publications.values()
         )
-        heard = [entry for each in history.subscriptions for entry in each.heard]
-        report.deliveries = sum(isinstance(entry, Message) for entry in heard)
-        report.gaps = len(heard) - report.deliveries
+        received = [entry for each in history.subscriptions for entry in each.received]
+        report.deliveries = sum(isinstance(entry, Message) for entry in received)
+        report.gaps = len(received) - report.deliveries
 
     async def _count(self, http: httpx.AsyncClient) -> None:
         """Return the users who should be present, and those who are."""

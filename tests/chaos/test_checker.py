@@ -33,7 +33,7 @@ def published(number: int, *, begun: float | None = None, by: str = "writer") ->
     )
 
 
-def heard(number: int, at: float | None = None) -> Message:
+def message(number: int, at: float | None = None) -> Message:
     return Message(
         at=float(number) + 0.2 if at is None else at,
         topic=TOPIC,
@@ -62,7 +62,7 @@ def good() -> History:
         history.publications[one.id] = one
     for client, patterns in (("reader", (TOPIC,)), ("watcher", ("team.**",))):
         found = Subscription(client, patterns, ("team.blue.**",), asked=0.1, began=0.5)
-        found.heard = [heard(number) for number in range(1, 6)]
+        found.received = [message(number) for number in range(1, 6)]
         history.subscriptions.append(found)
         history.clients.append(Client(client, "websocket", "connected", "websocket"))
     stranger = Subscription("stranger", (TOPIC, "team.**"), ("team.red.**",), 0.1, 0.5)
@@ -85,25 +85,25 @@ def reader(history: History) -> Subscription:
 
 
 def never_published(history: History) -> None:
-    reader(history).heard.append(replace(heard(6), seq=BASE + 9))
+    reader(history).received.append(replace(message(6), seq=BASE + 9))
 
 
 def another_payload(history: History) -> None:
-    reader(history).heard[2] = replace(heard(3), data={"n": 4})
+    reader(history).received[2] = replace(message(3), data={"n": 4})
 
 
 def another_sender(history: History) -> None:
-    reader(history).heard[2] = replace(heard(3), sender="stranger")
+    reader(history).received[2] = replace(message(3), sender="stranger")
 
 
 def another_topic(history: History) -> None:
-    history.subscriptions[1].heard[2] = replace(heard(3), topic="team.blue.calm")
+    history.subscriptions[1].received[2] = replace(message(3), topic="team.blue.calm")
     history.publications["writer-3"].begun = 0.2
 
 
 def unasked_topic(history: History) -> None:
-    reader(history).heard.append(gap(None, None))
-    reader(history).heard[-1] = replace(gap(None, None), topic="team.blue.calm")
+    reader(history).received.append(gap(None, None))
+    reader(history).received[-1] = replace(gap(None, None), topic="team.blue.calm")
     history.losses.append(Loss(0.0, 0.1))
 
 
@@ -113,13 +113,13 @@ def unasked_past(history: History) -> None:
 
 
 def out_of_order(history: History) -> None:
-    entries = reader(history).heard
+    entries = reader(history).received
     entries[1], entries[2] = entries[2], entries[1]
 
 
 def twice(history: History) -> None:
-    entry = heard(5, at=6.0)
-    reader(history).heard.append(replace(entry, seq=BASE + 60))
+    entry = message(5, at=6.0)
+    reader(history).received.append(replace(entry, seq=BASE + 60))
 
 
 def one_position_for_two(history: History) -> None:
@@ -134,83 +134,83 @@ def overtaken(history: History) -> None:
 
 
 def missing_in_the_middle(history: History) -> None:
-    del reader(history).heard[2]
+    del reader(history).received[2]
 
 
 def missing_at_the_end(history: History) -> None:
-    del reader(history).heard[4]
+    del reader(history).received[4]
 
 
 def nothing_of_a_fresh_topic(history: History) -> None:
-    reader(history).heard.clear()
+    reader(history).received.clear()
 
 
 def lost_with_the_store_and_not_told(history: History) -> None:
     history.losses.append(Loss(2.5, 2.8))
-    del reader(history).heard[:2]
+    del reader(history).received[:2]
 
 
-def heard_by_another_alone(history: History) -> None:
+def received_only_by_another(history: History) -> None:
     one = history.publications["writer-3"]
     one.outcome, one.seq = "unknown", None
-    del reader(history).heard[2]
+    del reader(history).received[2]
 
 
 def beside_the_gap(history: History) -> None:
     history.losses.append(Loss(1.0, 1.1))
-    reader(history).heard[1:3] = [gap(2, 2)]
+    reader(history).received[1:3] = [gap(2, 2)]
 
 
 def behind_an_open_gap(history: History) -> None:
     history.losses.append(Loss(1.0, 1.1))
-    reader(history).heard[1:] = [gap(2, None, at=2.5)]
+    reader(history).received[1:] = [gap(2, None, at=2.5)]
 
 
 def gap_without_a_loss(history: History) -> None:
-    reader(history).heard[2] = gap(3, 3)
+    reader(history).received[2] = gap(3, 3)
 
 
 def gap_too_many(history: History) -> None:
     history.losses.append(Loss(1.0, 1.1))
-    reader(history).heard[2:4] = [gap(3, 3), gap(4, 4)]
+    reader(history).received[2:4] = [gap(3, 3), gap(4, 4)]
 
 
 def gap_of_a_slow_reader(history: History) -> None:
-    reader(history).heard[2] = gap(3, 3, reason="slow_consumer")
+    reader(history).received[2] = gap(3, 3, reason="slow_consumer")
 
 
 def gap_of_what_is_retained(history: History) -> None:
-    reader(history).heard[2] = gap(3, 3, reason="history_trimmed")
+    reader(history).received[2] = gap(3, 3, reason="history_trimmed")
 
 
 def gap_over_what_came(history: History) -> None:
     history.losses.append(Loss(1.0, 1.1))
-    reader(history).heard[2] = gap(2, 3)
+    reader(history).received[2] = gap(2, 3)
 
 
 def gap_behind_its_place(history: History) -> None:
     history.losses.append(Loss(1.0, 1.1))
-    reader(history).heard[2:] = [heard(4), heard(5), gap(3, 3)]
-    reader(history).heard.insert(2, replace(gap(6, 9), at=3.4))
+    reader(history).received[2:] = [message(4), message(5), gap(3, 3)]
+    reader(history).received.insert(2, replace(gap(6, 9), at=3.4))
 
 
 def gap_that_counts_too_many(history: History) -> None:
     history.losses.append(Loss(1.0, 1.1))
-    reader(history).heard[2] = gap(3, 3, missed=16_656_278)
+    reader(history).received[2] = gap(3, 3, missed=16_656_278)
 
 
 def gap_that_counts_too_few(history: History) -> None:
     history.losses.append(Loss(1.0, 1.1))
-    reader(history).heard[2:4] = [gap(3, 4, missed=1)]
+    reader(history).received[2:4] = [gap(3, 4, missed=1)]
 
 
-def heard_without_permission(history: History) -> None:
-    history.subscriptions[2].heard.append(heard(3))
+def received_without_permission(history: History) -> None:
+    history.subscriptions[2].received.append(message(3))
 
 
 def told_of_a_gap_without_permission(history: History) -> None:
     history.losses.append(Loss(1.0, 1.1))
-    history.subscriptions[2].heard.append(gap(3, 3))
+    history.subscriptions[2].received.append(gap(3, 3))
 
 
 def members_seen_without_permission(history: History) -> None:
@@ -277,7 +277,7 @@ PLANTED: list[tuple[str, Callable[[History], None]]] = [
     ("lost", missing_at_the_end),
     ("lost", nothing_of_a_fresh_topic),
     ("lost", lost_with_the_store_and_not_told),
-    ("lost", heard_by_another_alone),
+    ("lost", received_only_by_another),
     ("lost", beside_the_gap),
     ("lost", behind_an_open_gap),
     ("proven", gap_without_a_loss),
@@ -288,7 +288,7 @@ PLANTED: list[tuple[str, Callable[[History], None]]] = [
     ("proven", gap_behind_its_place),
     ("proven", gap_that_counts_too_many),
     ("proven", gap_that_counts_too_few),
-    ("allowed", heard_without_permission),
+    ("allowed", received_without_permission),
     ("allowed", told_of_a_gap_without_permission),
     ("allowed", members_seen_without_permission),
     ("allowed", published_without_permission),
@@ -328,14 +328,14 @@ def test_every_rule_has_a_planted_violation() -> None:
 def test_a_gap_in_its_place_covers_what_was_lost_with_the_store() -> None:
     history = good()
     history.losses.append(Loss(2.5, 2.8))
-    reader(history).heard[1:3] = [gap(2, 3)]
+    reader(history).received[1:3] = [gap(2, 3)]
     assert check(history) == []
 
 
 def test_a_hole_behind_a_restart_of_the_log_is_of_the_same_loss() -> None:
     history = good()
     history.losses.append(Loss(2.5, 2.8))
-    reader(history).heard[0:4] = [gap(None, None), heard(3, at=4.0), gap(4, 4, at=4.1)]
+    reader(history).received[0:4] = [gap(None, None), message(3, at=4.0), gap(4, 4, at=4.1)]
     assert check(history) == []
 
 
@@ -354,11 +354,11 @@ def test_the_past_may_come_unasked_if_the_store_lost_its_id_and_numbers_a_repeat
     history = good()
     subscription = reader(history)
     subscription.asked = subscription.began = 8.0
-    subscription.heard = [replace(heard(1, at=8.5), seq=BASE + 5000)]
+    subscription.received = [replace(message(1, at=8.5), seq=BASE + 5000)]
     history.losses.append(Loss(5.5, 5.6))
     assert "asked" not in rules(history)
     # A message with its first number can only come from the lost log.
-    subscription.heard = [heard(1, at=8.5)]
+    subscription.received = [message(1, at=8.5)]
     assert "asked" in rules(history)
 
 
@@ -377,23 +377,23 @@ def test_a_repeat_may_come_behind_later_publishes_if_the_store_lost_the_first_at
 def test_a_gap_without_positions_covers_all_that_precedes_the_next_message() -> None:
     history = good()
     history.losses.append(Loss(2.5, 2.8))
-    reader(history).heard[:3] = [gap(None, None)]
+    reader(history).received[:3] = [gap(None, None)]
     assert check(history) == []
 
 
 def test_a_gap_covers_what_is_no_longer_retained() -> None:
     history = good()
     history.retained = 2
-    reader(history).heard[1:3] = [gap(2, 3, missed=2, reason="history_trimmed", at=4.5)]
+    reader(history).received[1:3] = [gap(2, 3, missed=2, reason="history_trimmed", at=4.5)]
     assert check(history) == []
 
 
 def test_what_is_published_while_the_answer_is_on_its_way_may_come_or_not() -> None:
     history = good()
     reader(history).began = 2.05
-    del reader(history).heard[1]
+    del reader(history).received[1]
     assert "lost" in rules(history)
-    del reader(history).heard[0]
+    del reader(history).received[0]
     assert check(history) == []
 
 
@@ -403,7 +403,7 @@ def test_a_publish_without_an_answer_may_reach_all_subscribers_or_none() -> None
     one.outcome, one.seq = "unknown", None
     assert check(history) == []
     for subscription in history.subscriptions[:2]:
-        del subscription.heard[4]
+        del subscription.received[4]
     assert check(history) == []
 
 
@@ -411,7 +411,7 @@ def test_a_message_may_come_again_when_its_id_was_lost_with_the_store() -> None:
     history = good()
     history.losses.append(Loss(5.0, 5.4))
     for subscription in history.subscriptions[:2]:
-        subscription.heard += [gap(6, 59, at=5.8), replace(heard(5, at=6.0), seq=BASE + 60)]
+        subscription.received += [gap(6, 59, at=5.8), replace(message(5, at=6.0), seq=BASE + 60)]
     assert check(history) == []
 
 
@@ -419,7 +419,7 @@ def test_a_pattern_need_not_know_of_a_topic_that_appeared_and_was_lost_with_the_
     history = good()
     history.losses.append(Loss(2.5, 2.8))
     for subscription in history.subscriptions[:2]:
-        del subscription.heard[:2]
+        del subscription.received[:2]
     lost = [each for each in check(history) if each.rule == "lost"]
     assert {each.who for each in lost} == {"reader"}
 
@@ -427,9 +427,9 @@ def test_a_pattern_need_not_know_of_a_topic_that_appeared_and_was_lost_with_the_
 def test_a_subscriber_that_has_left_got_all_messages_before_its_last_one() -> None:
     history = good()
     reader(history).left = 4.0
-    del reader(history).heard[3:]
+    del reader(history).received[3:]
     assert check(history) == []
-    del reader(history).heard[1]
+    del reader(history).received[1]
     assert rules(history) == {"lost"}
 
 

@@ -34,11 +34,11 @@ def test_a_message_behind_a_hole_is_asked_for_though_the_answer_before_it_was_em
     with pytest.raises(_AgainError):
         one._take(message(2_000), replayed=False)
     one._answered({"reset": [TOPIC], "history": [message(2_000)]})
-    gap, heard = one.subscription.heard
+    gap, received = one.subscription.received
     assert isinstance(gap, Gap)
     assert (gap.reason, gap.first) == ("log_reset", 11)
-    assert isinstance(heard, Message)
-    assert heard.seq == 2_000
+    assert isinstance(received, Message)
+    assert received.seq == 2_000
 
 
 def test_a_message_that_no_answer_has_is_asked_for_once() -> None:
@@ -47,4 +47,4 @@ def test_a_message_that_no_answer_has_is_asked_for_once() -> None:
         one._take(message(12), replayed=False)
     one._answered({"history": []})
     one._take(message(12), replayed=False)
-    assert [entry.seq for entry in one.subscription.heard if isinstance(entry, Message)] == [12]
+    assert [entry.seq for entry in one.subscription.received if isinstance(entry, Message)] == [12]

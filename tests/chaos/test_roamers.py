@@ -43,7 +43,7 @@ class Played:
     def arrive(self, topic: str, seq: int) -> None:
         self.roamer._frame({"type": "message", "message": self.message(topic, seq)})
 
-    def heard(self) -> list[tuple[tuple[str, ...], list[int], bool]]:
+    def received(self) -> list[tuple[tuple[str, ...], list[int], bool]]:
         """Return patterns, positions and whether it lasts, of each subscription."""
         return [
             (one.patterns, _positions(one), one.left is None) for one in self.history.subscriptions
@@ -51,7 +51,7 @@ class Played:
 
 
 def _positions(subscription: Subscription) -> list[int]:
-    return [getattr(entry, "seq", -1) for entry in subscription.heard]
+    return [getattr(entry, "seq", -1) for entry in subscription.received]
 
 
 def test_a_subscription_continues_after_its_position_and_otherwise_a_new_one_begins() -> None:
@@ -59,15 +59,15 @@ def test_a_subscription_continues_after_its_position_and_otherwise_a_new_one_beg
     played.subscribe(ONE, fresh=(ONE,))
     played.arrive(ONE, 1)
     played.unsubscribe(ONE)
-    assert played.heard() == [((ONE,), [1], False)]
+    assert played.received() == [((ONE,), [1], False)]
     history = [played.message(ONE, 2)]
     played.subscribe(ONE, fresh=(ONE,), after={ONE: 1}, history=history)
     played.arrive(ONE, 3)
-    assert played.heard() == [((ONE,), [1, 2, 3], True)]
+    assert played.received() == [((ONE,), [1, 2, 3], True)]
     played.unsubscribe(ONE)
     played.subscribe(ONE, fresh=(ONE,))
     played.arrive(ONE, 5)
-    assert played.heard() == [((ONE,), [1, 2, 3], False), ((ONE,), [5], True)]
+    assert played.received() == [((ONE,), [1, 2, 3], False), ((ONE,), [5], True)]
 
 
 def test_a_topic_goes_on_while_a_name_or_a_pattern_covers_it() -> None:
@@ -78,14 +78,14 @@ def test_a_topic_goes_on_while_a_name_or_a_pattern_covers_it() -> None:
     played.subscribe(ONE, fresh=(), history=[played.message(ONE, 1)])
     played.unsubscribe(PATTERN)
     played.arrive(ONE, 2)
-    assert played.heard() == [((ONE,), [1, 2], True), ((TWO,), [], False)]
+    assert played.received() == [((ONE,), [1, 2], True), ((TWO,), [], False)]
 
 
 def test_a_message_of_a_topic_that_was_not_requested_is_recorded_without_a_pattern() -> None:
     played = Played()
     played.subscribe(ONE, fresh=(ONE,))
     played.arrive(TWO, 1)
-    assert played.heard() == [((ONE,), [], True), ((), [1], True)]
+    assert played.received() == [((ONE,), [], True), ((), [1], True)]
 
 
 def test_members_are_those_of_the_last_snapshot_and_of_later_changes() -> None:

@@ -82,7 +82,7 @@ class Subscriber:
         self.streams = streams
         self.name = name
         self.pattern = pattern
-        self.heard: dict[Stream, list[int]] = {}
+        self.received: dict[Stream, list[int]] = {}
         self.gaps: list[Gap] = []
 
     async def run(self, sub: Subscription) -> None:
@@ -91,7 +91,9 @@ class Subscriber:
             if isinstance(event, Gap):
                 self.gaps.append(event)
             elif isinstance(event, Message):
-                self.heard.setdefault((event.topic, event.data["by"]), []).append(event.data["n"])
+                self.received.setdefault((event.topic, event.data["by"]), []).append(
+                    event.data["n"]
+                )
 
 
 def gather(publishers: Sequence[Publisher]) -> dict[Stream, list[int]]:
@@ -103,13 +105,13 @@ def faults(subscriber: Subscriber, acknowledged: dict[Stream, list[int]]) -> lis
     """Describe the differences between the received and the acknowledged messages."""
     wanted = {k: v for k, v in acknowledged.items() if matches(subscriber.pattern, k[0]) and v}
     found = [f"{subscriber.name}: {gap}" for gap in subscriber.gaps]
-    for stream in wanted.keys() | subscriber.heard.keys():
-        numbers, heard = wanted.get(stream, []), subscriber.heard.get(stream, [])
-        if heard != numbers:
-            pairs = enumerate(zip_longest(heard, numbers))
+    for stream in wanted.keys() | subscriber.received.keys():
+        numbers, received = wanted.get(stream, []), subscriber.received.get(stream, [])
+        if received != numbers:
+            pairs = enumerate(zip_longest(received, numbers))
             at = next(n for n, (here, there) in pairs if here != there)
             some = slice(max(0, at - 2), at + 6)
-            reported = f"heard {heard[some]}, acknowledged {numbers[some]}"
+            reported = f"received {received[some]}, acknowledged {numbers[some]}"
             found.append(f"{subscriber.name} {stream} at {at}: {reported}")
     return found
 
@@ -135,7 +137,7 @@ async def settled(
 def complete(subscriber: Subscriber, acknowledged: dict[Stream, list[int]]) -> bool:
     """Whether the subscriber has the last message of each stream."""
     return all(
-        (subscriber.heard.get(stream) or [0])[-1] >= numbers[-1]
+        (subscriber.received.get(stream) or [0])[-1] >= numbers[-1]
         for stream, numbers in acknowledged.items()
         if numbers and matches(subscriber.pattern, stream[0])
     )

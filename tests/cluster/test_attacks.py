@@ -163,11 +163,11 @@ async def test_a_sender_cannot_be_forged_on_any_node(store: Store) -> None:
         await bob.subscribe("demo.x")
         message = {"topic": "demo.x", "type": "t", "data": 1, **forged}
         await mallory.send({"type": "publish", "message": message, "ref": "1", **forged})
-        heard = await bob.message()
-        assert heard["sender"]["id"] != "root"
-        assert heard["sender"]["type"] == "service"
-        assert heard["timestamp"] > 1_000_000_000_000
-        assert heard["seq"] != 9
+        received = await bob.message()
+        assert received["sender"]["id"] != "root"
+        assert received["sender"]["type"] == "service"
+        assert received["timestamp"] > 1_000_000_000_000
+        assert received["seq"] != 9
 
 
 async def test_presence_data_over_the_limit_is_refused_and_reaches_no_client(store: Store) -> None:

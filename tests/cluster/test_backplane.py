@@ -68,9 +68,9 @@ async def test_what_is_published_on_one_node_is_received_on_the_other(store: Sto
         second = await here.publish("demo.x", {"data": 2})
         assert first.seq is not None
         assert second.seq == first.seq + 1
-        heard = [(await anext(sub)).seq, (await anext(sub)).seq]
-        assert heard == [first.seq, second.seq]
-        assert [(await anext(wild)).seq, (await anext(wild)).seq] == heard
+        received = [(await anext(sub)).seq, (await anext(sub)).seq]
+        assert received == [first.seq, second.seq]
+        assert [(await anext(wild)).seq, (await anext(wild)).seq] == received
         assert [m.data async for m in there.history("demo.x")] == [1, 2]
 
 
@@ -162,53 +162,53 @@ class Traffic:
         return all(len(self.acknowledged[topic]) >= count for topic, count in goal.items())
 
 
-async def collect(sub: Subscription, heard: dict[str, list[object]]) -> None:
+async def collect(sub: Subscription, received: dict[str, list[object]]) -> None:
     async for event in sub.events():
         if isinstance(event, Gap):
-            heard.setdefault(event.topic, []).append("gap")
+            received.setdefault(event.topic, []).append("gap")
         elif isinstance(event, Message):
-            heard.setdefault(event.topic, []).append(event.data)
+            received.setdefault(event.topic, []).append(event.data)
 
 
-def differences(heard: dict[str, list[object]], traffic: Traffic) -> dict[str, list[str]]:
+def differences(received: dict[str, list[object]], traffic: Traffic) -> dict[str, list[str]]:
     """Describe the differences between the received and the acknowledged messages of a topic."""
     found: dict[str, list[str]] = {}
     for topic, numbers in traffic.acknowledged.items():
-        if heard.get(topic) != numbers:
-            pairs = zip_longest(heard.get(topic, []), numbers)
+        if received.get(topic) != numbers:
+            pairs = zip_longest(received.get(topic, []), numbers)
             at = next(n for n, (here, there) in enumerate(pairs) if here != there)
-            found[topic] = [f"at {at}", f"heard {heard.get(topic, [])[at - 2 : at + 8]}"]
+            found[topic] = [f"at {at}", f"received {received.get(topic, [])[at - 2 : at + 8]}"]
             found[topic] += [f"acknowledged {numbers[at - 2 : at + 8]}"]
     return found
 
 
-def last(heard: dict[str, list[object]], topic: str) -> object:
-    return heard.get(topic, [None])[-1]
+def last(received: dict[str, list[object]], topic: str) -> object:
+    return received.get(topic, [None])[-1]
 
 
-async def settled(heard: dict[str, list[object]], traffic: Traffic) -> None:
+async def settled(received: dict[str, list[object]], traffic: Traffic) -> None:
     """Wait until the last message of each topic has arrived."""
     for topic, numbers in traffic.acknowledged.items():
-        await until(partial(last, heard, topic), numbers[-1])
+        await until(partial(last, received, topic), numbers[-1])
 
 
 @pytest.mark.parametrize("pattern", [("demo.x", "demo.y"), ("demo.*",)])
 async def test_a_listening_connection_that_is_cut_loses_nothing(
     store: Store, pattern: tuple[str, ...]
 ) -> None:
-    heard: dict[str, list[object]] = {}
+    received: dict[str, list[object]] = {}
     async with pair(store) as (_, (here, there)):
         sub = await there.subscribe(list(pattern))
-        task = asyncio.create_task(collect(sub, heard))
+        task = asyncio.create_task(collect(sub, received))
         async with Traffic(here, "demo.x", "demo.y") as traffic:
             for _ in range(5):
                 await traffic.more()
                 async with store.client() as redis:
                     await redis.client_kill_filter(_type="pubsub")
-        await settled(heard, traffic)
+        await settled(received, traffic)
         task.cancel()
         assert there.state == "connected"
-    assert differences(heard, traffic) == {}
+    assert differences(received, traffic) == {}
 
 
 async def test_at_a_common_end_nothing_more_is_taken_and_what_is_on_its_way_is_delivered(
@@ -247,37 +247,37 @@ async def test_at_a_common_end_nothing_more_is_taken_and_what_is_on_its_way_is_d
 async def test_a_store_that_is_killed_and_comes_back_loses_nothing_that_was_acknowledged(
     store: Store,
 ) -> None:
-    heard: dict[str, list[object]] = {}
+    received: dict[str, list[object]] = {}
     async with pair(store) as ((_, b), (here, there)):
         sub = await there.subscribe(["demo.x", "demo.*"])
-        task = asyncio.create_task(collect(sub, heard))
+        task = asyncio.create_task(collect(sub, received))
         async with Traffic(here, "demo.x", "demo.y") as traffic:
             for _ in range(3):
                 await traffic.more()
                 await store.end()
                 await store.start()
             await traffic.more()
-        await settled(heard, traffic)
+        await settled(received, traffic)
         task.cancel()
         assert b.stats.connections_total == 1
-    assert differences(heard, traffic) == {}
+    assert differences(received, traffic) == {}
 
 
 async def test_a_store_that_loses_everything_shows_as_one_gap_per_topic(store: Store) -> None:
-    heard: dict[str, list[object]] = {}
+    received: dict[str, list[object]] = {}
     async with pair(store) as (_, (here, there)):
         sub = await there.subscribe("demo.x")
-        task = asyncio.create_task(collect(sub, heard))
+        task = asyncio.create_task(collect(sub, received))
         for n in (1, 2):
             await here.publish("demo.x", {"data": n})
-        await until(lambda: heard.get("demo.x"), [1, 2])
+        await until(lambda: received.get("demo.x"), [1, 2])
         async with store.client() as redis:
             await redis.flushall()
         for n in (3, 4):
             await here.publish("demo.x", {"data": n})
-        await until(lambda: heard["demo.x"][-1], 4)
+        await until(lambda: received["demo.x"][-1], 4)
         task.cancel()
-    assert heard == {"demo.x": [1, 2, "gap", 3, 4]}
+    assert received == {"demo.x": [1, 2, "gap", 3, 4]}
 
 
 async def test_subscribers_that_join_during_traffic_receive_each_message_once(store: Store) -> None:

@@ -57,19 +57,19 @@ async def test_an_evicted_log_is_reported_in_replays_by_time_and_position(
 
 
 async def test_an_evicted_numbering_starts_again_above_the_old_one(store: Store) -> None:
-    heard: dict[str, list[object]] = {}
+    received: dict[str, list[object]] = {}
     async with (
         asyncio.timeout(BOUND),
         nodes(store, **NODES) as (a, b),
         client(a) as ps,
         client(b) as there,
     ):
-        task = asyncio.create_task(collect(await there.subscribe("demo.x"), heard))
+        task = asyncio.create_task(collect(await there.subscribe("demo.x"), received))
         positions = await publish(ps, "demo.x", 1, 2)
-        await until(lambda: heard, {"demo.x": [1, 2]})
+        await until(lambda: received, {"demo.x": [1, 2]})
         await evict(store, "s:demo.x")
         positions += await publish(ps, "demo.x", 3, 4)
-        await until(lambda: heard, {"demo.x": [1, 2, "gap", 3, 4]})
+        await until(lambda: received, {"demo.x": [1, 2, "gap", 3, 4]})
         task.cancel()
         assert sorted(set(positions)) == positions
         assert await history(a, "demo.x", since=1) == ([1, 2, 3, 4], True)
@@ -87,7 +87,7 @@ async def test_ids_that_were_evicted_are_known_as_long_as_their_messages_are(
 
 
 async def test_what_a_store_evicts_by_itself_is_marked_wherever_it_lacks(tmp_path: Path) -> None:
-    heard: dict[str, list[object]] = {}
+    received: dict[str, list[object]] = {}
     names = [f"demo.t{number}" for number in range(20)]
     async with (
         asyncio.timeout(BOUND),
@@ -96,7 +96,7 @@ async def test_what_a_store_evicts_by_itself_is_marked_wherever_it_lacks(tmp_pat
         client(a) as ps,
         client(b) as there,
     ):
-        task = asyncio.create_task(collect(await there.subscribe("demo.*"), heard))
+        task = asyncio.create_task(collect(await there.subscribe("demo.*"), received))
         meta = {"filler": "x" * 8_000}
 
         async def everywhere(n: int) -> None:
@@ -107,16 +107,16 @@ async def test_what_a_store_evicts_by_itself_is_marked_wherever_it_lacks(tmp_pat
         # The last message is not evicted, so its arrival shows that all messages have arrived.
         await store.command("CONFIG", "SET", "maxmemory", "0")
         await everywhere(19)
-        await until(lambda: [row[-1] for row in heard.values()], [19] * len(names))
+        await until(lambda: [row[-1] for row in received.values()], [19] * len(names))
         task.cancel()
         async with store.client() as redis:
             assert (await redis.info("stats"))["evicted_keys"] > 0
         lacking = 0
         for name in names:
             # A live subscriber is notified of each missing message.
-            row = [n for n in heard[name] if n != "gap"]
+            row = [n for n in received[name] if n != "gap"]
             assert row == [n for n in range(20) if n in row]
-            assert row == list(range(20)) or "gap" in heard[name]
+            assert row == list(range(20)) or "gap" in received[name]
             data, marked = await history(a, name, since=1, limit=100)
             assert data == sorted(set(data))
             assert marked or data == list(range(20))

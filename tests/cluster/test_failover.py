@@ -109,7 +109,7 @@ def ascending(positions: list[int]) -> bool:
 async def test_a_promoted_replica_that_lacks_messages_shows_one_gap_per_topic(
     kind: str, tmp_path: Path
 ) -> None:
-    heard: dict[str, list[object]] = {}
+    received: dict[str, list[object]] = {}
     wild: dict[str, list[object]] = {}
     async with (
         asyncio.timeout(BOUND),
@@ -119,7 +119,7 @@ async def test_a_promoted_replica_that_lacks_messages_shows_one_gap_per_topic(
         client(b) as there,
     ):
         tasks = [
-            asyncio.create_task(collect(await there.subscribe("demo.x"), heard)),
+            asyncio.create_task(collect(await there.subscribe("demo.x"), received)),
             asyncio.create_task(collect(await there.subscribe("demo.*"), wild)),
         ]
         positions = await publish(here, "demo.x", 1, 2, 3)
@@ -128,7 +128,9 @@ async def test_a_promoted_replica_that_lacks_messages_shows_one_gap_per_topic(
         await replica.command("REPLICAOF", "NO", "ONE")
         # These are acknowledged and delivered, and then lost.
         lost = await publish(here, "demo.x", 4, 5)
-        await until(lambda: (heard["demo.x"], wild["demo.x"]), ([1, 2, 3, 4, 5], [1, 2, 3, 4, 5]))
+        await until(
+            lambda: (received["demo.x"], wild["demo.x"]), ([1, 2, 3, 4, 5], [1, 2, 3, 4, 5])
+        )
         await primary.end()
         address.turn(replica)
         # Nothing on this node knows the last position of the topic.
@@ -136,7 +138,7 @@ async def test_a_promoted_replica_that_lacks_messages_shows_one_gap_per_topic(
         others += await publish(here, "demo.y", 3)
         shown = {"demo.x": [1, 2, 3, 4, 5, "gap", 6, 7, 8, 9], "demo.y": [1, 2, "gap", 3]}
         await until(lambda: wild, shown)
-        await until(lambda: heard, {"demo.x": shown["demo.x"]})
+        await until(lambda: received, {"demo.x": shown["demo.x"]})
         for task in tasks:
             task.cancel()
         assert ascending(positions)
@@ -157,7 +159,7 @@ async def test_a_promoted_replica_that_lacks_messages_shows_one_gap_per_topic(
 async def test_connections_that_survive_to_a_demoted_primary_move_to_the_new_one(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    heard: dict[str, list[object]] = {}
+    received: dict[str, list[object]] = {}
     wild: dict[str, list[object]] = {}
     async with (
         asyncio.timeout(BOUND),
@@ -168,7 +170,7 @@ async def test_connections_that_survive_to_a_demoted_primary_move_to_the_new_one
         peer(b, b.token("ann")) as ann,
     ):
         tasks = [
-            asyncio.create_task(collect(await there.subscribe("demo.x"), heard)),
+            asyncio.create_task(collect(await there.subscribe("demo.x"), received)),
             asyncio.create_task(collect(await there.subscribe("demo.*"), wild)),
         ]
         positions = await publish(here, "demo.x", 1, 2, 3)
@@ -177,13 +179,13 @@ async def test_connections_that_survive_to_a_demoted_primary_move_to_the_new_one
         # The new primary lacks these, and a member.
         positions += await publish(here, "demo.x", 4, 5)
         await ann.subscribe("demo.x")
-        await until(lambda: (heard["demo.x"], wild["demo.x"]), ([1, 2, 3, 4, 5],) * 2)
+        await until(lambda: (received["demo.x"], wild["demo.x"]), ([1, 2, 3, 4, 5],) * 2)
         connections = b.stats.connections_total
         address.store = replica
         await primary.command("REPLICAOF", "127.0.0.1", replica.port)
         positions += await publish(here, "demo.x", 6, 7)
         shown = {"demo.x": [1, 2, 3, 4, 5, "gap", 6, 7]}
-        await until(lambda: (heard, wild), (shown, shown))
+        await until(lambda: (received, wild), (shown, shown))
         for node in (a, b):
             token = node.token("bob")
             await until(partial(_users, node, token), ["ann", "service"])
@@ -229,22 +231,22 @@ async def test_the_log_of_a_promoted_replica_is_reported_as_incomplete_before_an
 
 
 async def test_a_snapshot_that_lacks_messages_gives_no_position_twice(store: Store) -> None:
-    heard: dict[str, list[object]] = {}
+    received: dict[str, list[object]] = {}
     async with (
         asyncio.timeout(BOUND),
         nodes(store, **LOSSY) as (a, b),
         client(a) as here,
         client(b) as there,
     ):
-        task = asyncio.create_task(collect(await there.subscribe("demo.x"), heard))
+        task = asyncio.create_task(collect(await there.subscribe("demo.x"), received))
         positions = await publish(here, "demo.x", 1, 2)
         await store.command("SAVE")
         positions += await publish(here, "demo.x", 3, 4, 5)
-        await until(lambda: heard, {"demo.x": [1, 2, 3, 4, 5]})
+        await until(lambda: received, {"demo.x": [1, 2, 3, 4, 5]})
         await store.end()
         await store.start()
         positions += await publish(here, "demo.x", 6, 7, 8, 9)
-        await until(lambda: heard, {"demo.x": [1, 2, 3, 4, 5, "gap", 6, 7, 8, 9]})
+        await until(lambda: received, {"demo.x": [1, 2, 3, 4, 5, "gap", 6, 7, 8, 9]})
         task.cancel()
         assert ascending(positions)
 
@@ -351,7 +353,7 @@ async def hand_over(cluster: Cluster) -> None:
 async def test_a_primary_of_a_cluster_that_ends_amid_traffic_costs_a_gap_at_most(
     tmp_path: Path, end: Callable[[Cluster], Coroutine[Any, Any, None]]
 ) -> None:
-    heard: dict[str, list[object]] = {}
+    received: dict[str, list[object]] = {}
     async with (
         asyncio.timeout(BOUND),
         redis_cluster("redis", tmp_path / "cluster") as cluster,
@@ -362,7 +364,9 @@ async def test_a_primary_of_a_cluster_that_ends_amid_traffic_costs_a_gap_at_most
     ):
         names = await topics(cluster, 2)
         safe = [*names[1], *names[2]]
-        task = asyncio.create_task(collect(await there.subscribe([names[0][0], "demo.*"]), heard))
+        task = asyncio.create_task(
+            collect(await there.subscribe([names[0][0], "demo.*"]), received)
+        )
         async with Traffic(here, *names[0], again=True) as hit, Traffic(other, *safe) as rest:
             await hit.more()
             await rest.more()
@@ -373,16 +377,16 @@ async def test_a_primary_of_a_cluster_that_ends_amid_traffic_costs_a_gap_at_most
             await cluster.promoted()
             await hit.more()
         for each in (hit, rest):
-            await settled(heard, each)
+            await settled(received, each)
         task.cancel()
         assert b.stats.connections_total == 1
         assert await cluster.owner(base(names[0][0])) == 3
-    assert differences(heard, rest) == {}
+    assert differences(received, rest) == {}
     for topic in names[0]:
         # Each message arrives in order; missing ones are at the gap. The last one before the gap
         # arrives again if the primary ended after it delivered the message, before it replicated
         # it, and before its answer left: its node publishes it again on the new primary.
-        row = heard[topic]
+        row = received[topic]
         assert row.count("gap") == 1
         at = row.index("gap")
         before, after = [*row[:at]], [*row[at + 1 :]]

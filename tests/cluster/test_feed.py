@@ -157,8 +157,8 @@ async def test_connections_that_are_reset_on_their_way_to_the_store_lose_nothing
             await publish(publisher, range(start, start + 2))
             way.reset()
             await publish(publisher, range(start + 2, start + 4))
-        heard = [(await reader.message())["data"] for _ in range(COUNT)]
-        assert heard == [*range(COUNT)]
+        received = [(await reader.message())["data"] for _ in range(COUNT)]
+        assert received == [*range(COUNT)]
 
 
 @pytest.mark.parametrize(

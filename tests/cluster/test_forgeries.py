@@ -270,10 +270,10 @@ async def test_an_id_is_known_as_long_as_its_request_could_be_taken(
     event = {"event": "publish", "topic": "demo.x", "time": 0, "data": {"data": 1}}
     body = json.dumps({"events": [event]}).encode()
     # The clock is ahead by the maximum that is accepted.
-    heard = signed(SECRET, began + tolerance - 1, body)
+    received = signed(SECRET, began + tolerance - 1, body)
     for later in range(0, 3 * tolerance, 20):
         monkeypatch.setattr(time, "time", lambda later=later: began + later)
-        receiver.take(heard, body)
+        receiver.take(received, body)
         receiver.take(
             signed(SECRET, began + later, b'{"events": []}', f"wh_{later}"), b'{"events": []}'
         )

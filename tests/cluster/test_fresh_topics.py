@@ -172,7 +172,7 @@ async def test_a_topic_that_starts_while_its_reader_is_disconnected_has_no_gap(
 async def test_a_client_without_messages_of_a_topic_gets_exactly_one_gap(
     server: Place,
 ) -> None:
-    heard: dict[str, list[object]] = {}
+    received: dict[str, list[object]] = {}
     ready = server.node.ready
     client = PubSubClient(
         ready["ws"],
@@ -182,17 +182,17 @@ async def test_a_client_without_messages_of_a_topic_gets_exactly_one_gap(
         retry=RetryOptions(base=0.05),
     )
     async with client as ps:
-        task = asyncio.create_task(collect(await ps.subscribe(TOPIC), heard))
-        other = asyncio.create_task(collect(await ps.subscribe(OTHER), heard))
+        task = asyncio.create_task(collect(await ps.subscribe(TOPIC), received))
+        other = asyncio.create_task(collect(await ps.subscribe(OTHER), received))
         await server.publish(OTHER, 1)
-        await until(lambda: heard, {OTHER: [1]})
+        await until(lambda: received, {OTHER: [1]})
         await server.lose()
         await server.publish(TOPIC, 1)
         await server.publish(TOPIC, 2)
-        await until(lambda: heard.get(TOPIC, [None])[-1], 2)
+        await until(lambda: received.get(TOPIC, [None])[-1], 2)
         task.cancel()
         other.cancel()
-    assert heard == {OTHER: [1], TOPIC: ["gap", 1, 2]}
+    assert received == {OTHER: [1], TOPIC: ["gap", 1, 2]}
 
 
 async def test_a_client_of_a_new_store_never_uses_a_shard_first(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ class Ears:
     """Listeners of all protocols at one node, and the numbers that each has received."""
 
     def __init__(self, node: Node, key: bytes, stack: AsyncExitStack) -> None:
-        self.heard: dict[str, list[int]] = {}
+        self.received: dict[str, list[int]] = {}
         self.gaps: list[Gap] = []
         self._node = node
         self._key = key
@@ -77,10 +77,12 @@ class Ears:
 
     def after(self, number: int) -> set[str]:
         """Return the listeners that have received a message with this number or a later one."""
-        return {name for name, numbers in self.heard.items() if numbers and numbers[-1] >= number}
+        return {
+            name for name, numbers in self.received.items() if numbers and numbers[-1] >= number
+        }
 
     def _listen(self, name: str, numbers: AsyncIterator[int]) -> None:
-        found = self.heard[name] = []
+        found = self.received[name] = []
 
         async def listen() -> None:
             async for number in numbers:
@@ -145,31 +147,31 @@ async def test_listeners_of_a_killed_node_get_what_comes_later_or_show_their_gap
             count += 1
             return count - 1
 
-        async def heard_by_all() -> None:
+        async def received_by_all() -> None:
             """Publish until every listener receives messages again, and then some more."""
             mark = count
-            while ears.after(mark) != set(ears.heard):
+            while ears.after(mark) != set(ears.received):
                 await publish()
                 await asyncio.sleep(0.05)
             last = [await publish() for _ in range(MORE)][-1]
-            await until(lambda: ears.after(last), set(ears.heard))
-            for name, numbers in ears.heard.items():
+            await until(lambda: ears.after(last), set(ears.received))
+            for name, numbers in ears.received.items():
                 assert numbers[-MORE:] == list(range(last - MORE + 1, last + 1)), name
 
-        await heard_by_all()
+        await received_by_all()
         for number in range(ROUNDS):
             await dies.end(signal.SIGTERM if number % 2 else signal.SIGKILL)
             for _ in range(5):
                 await publish()
             await dies.start()
-            await heard_by_all()
+            await received_by_all()
         assert ears.gaps == []
         for kept in KEEPS:
-            assert ears.heard[kept] == list(range(count)), kept
+            assert ears.received[kept] == list(range(count)), kept
         for name, reconnects in (
             ("event_stream", ears.stream.reconnects),
             ("hub", ears.hub.reconnects),
             ("sp_pub", ROUNDS),
         ):
-            assert holes(ears.heard[name]) <= reconnects, name
+            assert holes(ears.received[name]) <= reconnects, name
             assert reconnects >= ROUNDS, name

@@ -123,14 +123,14 @@ async def _newer_stays(
     store: Store, x: RunningServer, y: RunningServer, patch: pytest.MonkeyPatch, first: int
 ) -> None:
     attendance: Any = x.hub.attendance
-    heard: Callable[[Any], None] = attendance.heard
+    received: Callable[[Any], None] = attendance.received
 
-    def heard_but_of_moves(reported: Any) -> None:
+    def received_without_moves(reported: Any) -> None:
         if reported.change != "move":
-            heard(reported)
+            received(reported)
 
     # This node does not learn of the move, so it considers the old connection alive.
-    patch.setattr(attendance, "heard", heard_but_of_moves)
+    patch.setattr(attendance, "received", received_without_moves)
     async with peer(x, x.token("alice")) as old:
         await old.subscribe(TOPIC)
         since = x.hub.core.connections[old.client_id].since
@@ -139,7 +139,7 @@ async def _newer_stays(
             await new.subscribe(TOPIC)
             await old.fence()
             renewals = [Renewal(x, patch), Renewal(y, patch)]
-            patch.setattr(attendance, "heard", heard)
+            patch.setattr(attendance, "received", received)
             await store.command("FLUSHALL")
             await renewals[first].run()
             await renewals[1 - first].run()

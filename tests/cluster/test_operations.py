@@ -113,7 +113,7 @@ async def run_out_of_memory(store: Store) -> None:
 async def test_what_stops_a_store_for_a_while_costs_no_message(
     store: Store, disturb: Callable[[Store], Awaitable[None]], caplog: pytest.LogCaptureFixture
 ) -> None:
-    heard: dict[str, list[object]] = {}
+    received: dict[str, list[object]] = {}
     wild: dict[str, list[object]] = {}
     failed = FAILURES.count
     async with (
@@ -124,7 +124,7 @@ async def test_what_stops_a_store_for_a_while_costs_no_message(
         peer(b, b.token("ann")) as ann,
     ):
         tasks = [
-            asyncio.create_task(collect(await there.subscribe(["demo.x", "demo.y"]), heard)),
+            asyncio.create_task(collect(await there.subscribe(["demo.x", "demo.y"]), received)),
             asyncio.create_task(collect(await there.subscribe("demo.*"), wild)),
         ]
         await ann.subscribe("demo.x")
@@ -134,11 +134,11 @@ async def test_what_stops_a_store_for_a_while_costs_no_message(
             await disturb(store)
             assert await readiness(a) == 200
             await traffic.more(20)
-        for each in (heard, wild):
+        for each in (received, wild):
             await settled(each, traffic)
         for task in tasks:
             task.cancel()
-        assert (differences(heard, traffic), differences(wild, traffic)) == ({}, {})
+        assert (differences(received, traffic), differences(wild, traffic)) == ({}, {})
         assert b.stats.connections_total == connections
         for node in (a, b):
             await until(partial(_users, node), ["ann", "service"])

@@ -133,8 +133,8 @@ async def test_waiting_requests_and_subscriptions_do_not_affect_each_other(store
         await here.publish("demo.x", {"data": 1})
         await here.publish("demo.y", {"data": 2})
         await waiting
-        heard = [await anext(x), await anext(x), await anext(y)]
-        assert [each.data for each in heard if isinstance(each, Message)] == [0, 1, 2]
+        received = [await anext(x), await anext(x), await anext(y)]
+        assert [each.data for each in received if isinstance(each, Message)] == [0, 1, 2]
         # The subscriber leaves, and the waiting request is still answered.
         found = await ask(waiter, "demo.x", "demo.y")
         after = {name: each["last"] for name, each in found.items()}

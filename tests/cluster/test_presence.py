@@ -234,8 +234,8 @@ async def test_a_node_that_dies_leaves_no_ghosts(store: Store) -> None:
                 assert (await change(bob, "leave"))["client_id"] == ann.client_id
                 await until(lambda: _beating(store), 2)
                 assert changes(await bob.fence()) == []
-                heard = [each for each in changes(await eve.fence()) if each[0] == "leave"]
-                assert heard == [("leave", "ann"), ("leave", "ann")]
+                received = [each for each in changes(await eve.fence()) if each[0] == "leave"]
+                assert received == [("leave", "ann"), ("leave", "ann")]
                 for node in (a, b):
                     assert users(await present(node, TOPIC, node.token("x"))) == ["bob", "sam"]
 
@@ -436,20 +436,20 @@ async def test_a_node_is_notified_only_of_topics_that_its_clients_use(
     store: Store,
 ) -> None:
     async with meeting(store, ["ann"], ["bob"]) as ((_, b), (ann, bob)):
-        heard: list[str] = []
+        received: list[str] = []
         attendance: Any = b.hub.attendance
-        hear = attendance.heard
+        receive = attendance.received
 
         def listen(reported: MemberChange) -> None:
-            heard.append(reported.topic)
-            hear(reported)
+            received.append(reported.topic)
+            receive(reported)
 
-        attendance.heard = listen
+        attendance.received = listen
         await bob.subscribe("demo.mine")
         await ann.subscribe("demo.theirs")
         await ann.subscribe("demo.mine")
         await change(bob, "join")
-        assert set(heard) == {"demo.mine"}
+        assert set(received) == {"demo.mine"}
 
 
 def _names(*all: Any) -> set[str]:

@@ -83,11 +83,11 @@ async def test_a_redis_cluster_behaves_like_one_redis(kind: str, tmp_path: Path)
             done = await asyncio.gather(*(here.publish(name, {"data": n}) for name in names))
             assert not any(each.duplicate for each in done)
         for listener in (wild, sub):
-            heard: dict[str, list[object]] = {name: [] for name in names}
+            received: dict[str, list[object]] = {name: [] for name in names}
             for _ in range(3 * len(names)):
                 message = await anext(listener)
-                heard[message.topic].append(message.data)
-            assert heard == {name: [0, 1, 2] for name in names}
+                received[message.topic].append(message.data)
+            assert received == {name: [0, 1, 2] for name in names}
         again = await there.subscribe("demo.*", history=2)
         replayed = [await anext(again) for _ in range(2 * len(names))]
         assert {(m.topic, m.data) for m in replayed} == {(n, d) for n in names for d in (1, 2)}
@@ -144,7 +144,7 @@ async def test_presence_counts_and_budgets_are_of_all_nodes_on_a_cluster(
 async def test_a_slot_that_moves_amid_traffic_loses_and_repeats_nothing(
     cluster: Cluster,
 ) -> None:
-    heard: dict[str, list[object]] = {}
+    received: dict[str, list[object]] = {}
     async with (
         asyncio.timeout(BOUND),
         nodes(cluster, **on()) as (a, b),
@@ -155,7 +155,7 @@ async def test_a_slot_that_moves_amid_traffic_loses_and_repeats_nothing(
         names = [name for row in (await topics(cluster)).values() for name in row]
         moved = names[1]
         sub = await there.subscribe([moved, "demo.*"])
-        task = asyncio.create_task(collect(sub, heard))
+        task = asyncio.create_task(collect(sub, received))
         async with Traffic(here, moved) as traffic, Traffic(other, names[0], names[2]) as rest:
             for to in (2, 1):
                 await traffic.more()
@@ -166,12 +166,12 @@ async def test_a_slot_that_moves_amid_traffic_loses_and_repeats_nothing(
                     assert len(traffic.acknowledged[moved]) <= before + 1
             await traffic.more()
         for each in (traffic, rest):
-            await settled(heard, each)
+            await settled(received, each)
         task.cancel()
         assert b.stats.connections_total == 1
         history = [m.data async for m in there.history(moved, limit=1_000)]
         assert history == traffic.acknowledged[moved][-len(history) :]
-    assert (differences(heard, traffic), differences(heard, rest)) == ({}, {})
+    assert (differences(received, traffic), differences(received, rest)) == ({}, {})
 
 
 async def test_a_request_during_a_slot_move_is_rejected_after_a_while(cluster: Cluster) -> None:

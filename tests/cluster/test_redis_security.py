@@ -64,10 +64,10 @@ async def test_nodes_share_messages_history_and_presence_with_the_documented_per
         nodes(store, 2) as (first, second),
         PubSubClient(first.ws, first.token("alice"), rest_url=first.http) as alice,
         PubSubClient(second.ws, second.token("bob"), rest_url=second.http) as bob,
-        alice.subscribe("demo.x", presence=True) as heard,
+        alice.subscribe("demo.x", presence=True) as received,
     ):
         await bob.publish("demo.x", {"data": 1})
-        assert (await anext(heard)).data == 1
+        assert (await anext(received)).data == 1
         assert [message.data async for message in bob.history("demo.x")] == [1]
         members = await bob.presence("demo.x")
         assert [member.user_id for member in members] == ["alice"]

@@ -94,9 +94,9 @@ async def test_a_subscriber_whose_log_was_read_before_that_of_another_lacks_noth
         assert [each["seq"] for each in answer["history"]] == [first, second]
         slow.may_end.set()
         answer = await early.until("subscribed")
-        heard = [each["seq"] for each in answer["history"]]
-        heard += [each["seq"] for each in await early.messages()]
-        assert heard == [first, second]
+        received = [each["seq"] for each in answer["history"]]
+        received += [each["seq"] for each in await early.messages()]
+        assert received == [first, second]
         assert "truncated" not in answer
         assert "reset" not in answer
 
@@ -124,9 +124,9 @@ async def test_a_message_during_the_opening_of_a_topic_reaches_pattern_subscribe
         slow.may_read.set()
         slow.may_end.set()
         answer = await named.until("subscribed")
-        heard = [each["seq"] for each in answer["history"]]
-        heard += [each["seq"] for each in await named.messages()]
-        assert heard == [*before, seq]
+        received = [each["seq"] for each in answer["history"]]
+        received += [each["seq"] for each in await named.messages()]
+        assert received == [*before, seq]
         assert [each["seq"] for each in await matching.messages()] == [seq]
 
 
@@ -146,7 +146,7 @@ async def find(node: RunningServer) -> None:
     await backplane._catching_up.restored(range(SHARDS))
 
 
-async def heard(socket: Socket, last: int) -> list[int]:
+async def received(socket: Socket, last: int) -> list[int]:
     """Return the positions of the messages since the last call, up to the position `last`."""
     found: list[int] = []
     while last not in found:
@@ -179,9 +179,9 @@ async def test_messages_found_in_a_log_reach_only_subscribers_without_a_replay_o
         slow.may_end.set()
         await finding
         last = await publish(publisher, 3)
-        assert await heard(early, last) == [*missed, last]
-        assert await heard(matching, last) == [last]
-        assert await heard(named, last) == [last]
+        assert await received(early, last) == [*missed, last]
+        assert await received(matching, last) == [last]
+        assert await received(named, last) == [last]
         assert node.hub.core.floors.idle
 
 
@@ -223,8 +223,8 @@ async def test_what_a_node_finds_in_a_log_during_a_replay_comes_once(
         assert [each["seq"] for each in answer["history"]] == (read if history else [])
         assert answer["positions"] == {TOPIC: read[-1]}
         last = await publish(publisher, 3)
-        assert await heard(there, last) == [*missed, last]
-        assert await heard(coming, last) == [*missed[len(read) :], last]
+        assert await received(there, last) == [*missed, last]
+        assert await received(coming, last) == [*missed[len(read) :], last]
 
 
 @pytest.mark.parametrize("pattern", [TOPIC, "demo.*"])
@@ -259,9 +259,9 @@ async def test_messages_found_in_a_log_do_not_reach_subscribers_that_resume_behi
         slow.may_end.set()
         answer = await coming.until("subscribed")
         last = await publish(publisher, 4)
-        assert await heard(there, last) == [*missed, last]
+        assert await received(there, last) == [*missed, last]
         seqs = [each["seq"] for each in answer["history"]]
-        assert [*seqs, *await heard(coming, last)] == [missed[2], last]
+        assert [*seqs, *await received(coming, last)] == [missed[2], last]
 
 
 @pytest.mark.parametrize("pattern", [TOPIC, "demo.*"])
@@ -277,7 +277,7 @@ async def test_late_messages_of_a_lost_log_do_not_reach_subscribers_that_have_th
     ):
         await there.subscribe("demo.*")
         first = await publish(publisher, 0)
-        assert await heard(there, first) == [first]
+        assert await received(there, first) == [first]
         with deaf(node) as gone:
             missed = [await publish(publisher, number) for number in (1, 2, 3)]
             await until(lambda: len(gone), 3)
@@ -289,8 +289,8 @@ async def test_late_messages_of_a_lost_log_do_not_reach_subscribers_that_have_th
         backplane: Any = cast("RedisBackplane", node.hub.core.backplane)
         backplane._deliveries.catch_up(gone)
         last = await publish(publisher, 4)
-        assert await heard(there, last) == [*missed, last]
-        assert await heard(coming, last) == [missed[2], last]
+        assert await received(there, last) == [*missed, last]
+        assert await received(coming, last) == [missed[2], last]
 
 
 @pytest.mark.parametrize("pattern", [TOPIC, "demo.*"])
@@ -318,8 +318,8 @@ async def test_messages_of_a_lost_log_that_wait_do_not_reach_subscribers_that_ha
         assert not answer.get("history")
         await find(node)
         last = await publish(publisher, 1)
-        assert await heard(there, last) == [first, last]
-        assert await heard(coming, last) == [last]
+        assert await received(there, last) == [first, last]
+        assert await received(coming, last) == [last]
 
 
 @pytest.mark.parametrize("noticed", [False, True])
@@ -345,8 +345,8 @@ async def test_a_replay_to_one_hides_nothing_that_a_deaf_node_owes_to_patterns(
             answer = await named.subscribe(TOPIC)
         assert answer["positions"] == {TOPIC: missed[1]}
         last = await publish(publisher, 3)
-        assert await heard(matching, last) == [*missed, last]
-        assert await heard(named, last) == [last]
+        assert await received(matching, last) == [*missed, last]
+        assert await received(named, last) == [last]
 
 
 @pytest.mark.parametrize("opened", [False, True])
@@ -378,8 +378,8 @@ async def test_a_sweep_finds_what_patterns_lack_of_a_topic_that_is_being_opened(
         slow.may_read.set()
         assert (await named.until("subscribed"))["positions"] == {TOPIC: missed[1]}
         last = await publish(publisher, 3)
-        assert await heard(matching, last) == [*missed, last]
-        assert await heard(named, last) == [last]
+        assert await received(matching, last) == [*missed, last]
+        assert await received(named, last) == [last]
 
 
 async def test_a_topic_that_is_opened_and_discovered_at_once_loses_nothing_behind_a_replay(
@@ -418,8 +418,8 @@ async def test_a_topic_that_is_opened_and_discovered_at_once_loses_nothing_behin
         other_replay.may_end.set()
         assert (await matching.until("subscribed"))["positions"] == {TOPIC: missed[1]}
         last = await publish(publisher, 4)
-        assert await heard(named, last) == [*missed, last]
-        assert await heard(matching, last) == [last]
+        assert await received(named, last) == [*missed, last]
+        assert await received(matching, last) == [last]
         assert node.hub.core.floors.idle
 
 
@@ -455,7 +455,7 @@ async def test_a_subscriber_receives_nothing_that_was_published_before_it_connec
     ):
         await there.subscribe(TOPIC)
         seqs = [await publish(publisher, 1)]
-        assert await heard(there, seqs[0]) == seqs
+        assert await received(there, seqs[0]) == seqs
         # Another message is still in transit from Redis.
         with deaf(node) as gone:
             seqs.append(await publish(publisher, 2))
@@ -464,8 +464,8 @@ async def test_a_subscriber_receives_nothing_that_was_published_before_it_connec
         backplane: Any = cast("RedisBackplane", node.hub.core.backplane)
         backplane._deliveries.catch_up(gone)
         seqs.append(await publish(publisher, 3))
-        assert await heard(there, seqs[2]) == seqs[1:]
-        assert await heard(coming, seqs[2]) == seqs[2:]
+        assert await received(there, seqs[2]) == seqs[1:]
+        assert await received(coming, seqs[2]) == seqs[2:]
 
 
 async def test_an_older_subscription_of_a_connection_gets_what_a_newer_one_has_from_its_replay(
@@ -488,7 +488,7 @@ async def test_an_older_subscription_of_a_connection_gets_what_a_newer_one_has_f
         assert [each["seq"] for each in answer["history"]] == [missed]
         slow.may_end.set()
         await finding
-        assert await heard(reader, missed) == [missed]
+        assert await received(reader, missed) == [missed]
 
 
 @pytest.mark.parametrize("pattern", [TOPIC, "demo.*"])
@@ -506,7 +506,7 @@ async def test_the_loss_of_a_delivered_numbering_is_reported_to_subscribers_of_t
         known = await publish(publisher, 1)
         await store.command("FLUSHALL")
         seq = await publish(publisher, 2)
-        assert await heard(reader, seq) == [known, seq]
+        assert await received(reader, seq) == [known, seq]
         await store.command("FLUSHALL")
         answer = await late.subscribe(pattern, after={TOPIC: known})
         assert (answer.get("reset"), answer["positions"]) == ([TOPIC], {TOPIC: seq})
@@ -527,7 +527,7 @@ async def test_what_was_delivered_and_is_lost_with_the_log_is_counted_as_missing
         known = await publish(publisher, 1)
         await publish(publisher, 2)
         seq = await publish(publisher, 3)
-        assert await heard(reader, seq) == [known, known + 1, seq]
+        assert await received(reader, seq) == [known, known + 1, seq]
         await store.command("FLUSHALL")
         # This does not require a later message.
         answer = await late.subscribe(pattern, after={TOPIC: known})
@@ -548,7 +548,7 @@ async def test_a_stream_that_reported_a_loss_skips_late_messages_of_the_lost_log
             await stream.event("subscribed")
             known = await publish(publisher, 1)
             mark = (await stream.event("message")).id
-        assert await heard(there, known) == [known]
+        assert await received(there, known) == [known]
         with deaf(node) as gone:
             late = await publish(publisher, 2)
             await until(lambda: len(gone), 1)
@@ -561,7 +561,7 @@ async def test_a_stream_that_reported_a_loss_skips_late_messages_of_the_lost_log
             first = await publish(publisher, 3)
             message = await stream.event("message")
         # The other subscriber gets the late message, and sees the loss behind it.
-        assert await heard(there, first) == [late, first]
+        assert await received(there, first) == [late, first]
         assert message.json["seq"] == first
         async with resumed(node, message.id) as stream:
             assert "reset" not in (await stream.event("subscribed")).json

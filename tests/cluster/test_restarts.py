@@ -56,7 +56,7 @@ def pauses() -> list[float]:
 
 
 @dataclass
-class Heard:
+class Received:
     """The events that one subscription received."""
 
     numbers: list[int] = field(default_factory=list[int])
@@ -78,7 +78,7 @@ class Crowd:
     """
 
     def __init__(self, node: Node, key: bytes, peers: Sequence[Peer]) -> None:
-        self.heard: defaultdict[str, Heard] = defaultdict(Heard)
+        self.received: defaultdict[str, Received] = defaultdict(Received)
         self.changes: dict[str, deque[tuple[float, Json]]] = {}
         self._node = node
         self._key = key
@@ -97,7 +97,7 @@ class Crowd:
         given = {"url": self._node.ws, "token": self.token(user)}
         if number % 2:
             given["rest_url"] = self._node.ready["http"]
-        peer.want(f"s{number}", self.heard[user].take)
+        peer.want(f"s{number}", self.received[user].take)
         changes = self.changes[user] = deque[tuple[float, "Json"]](maxlen=CHANGES)
         peer.want(f"{name}.states", lambda event: changes.append((time.monotonic(), event)))
         for do, more in (
@@ -189,7 +189,7 @@ async def test_after_restarts_of_a_node_all_clients_are_back_on_websockets_and_n
         async with PubSubClient(node.ws, here.token("writer"), rest_url=node.ready["http"]) as ps:
             publisher = Publisher(ps, "writer", [TOPIC], 0.2)
             publishing = asyncio.create_task(publisher.run())
-            watching = partial(Watch, here, http, (2 * CLIENTS + 1, 0, set(here.heard)))
+            watching = partial(Watch, here, http, (2 * CLIENTS + 1, 0, set(here.received)))
             await until(watching().back)
             for number, pause in enumerate(pauses()):
                 await node.end(signal.SIGKILL if number % 2 else signal.SIGTERM)
@@ -209,12 +209,12 @@ async def test_after_restarts_of_a_node_all_clients_are_back_on_websockets_and_n
         (acknowledged,) = publisher.acknowledged.values()
 
         def complete() -> bool:
-            return all(one.numbers[-1:] == acknowledged[-1:] for one in here.heard.values())
+            return all(one.numbers[-1:] == acknowledged[-1:] for one in here.received.values())
 
         await until(complete)
     wrong = {
         user: (sorted(set(acknowledged) - set(one.numbers))[:5], one.numbers[-5:], one.gaps)
-        for user, one in here.heard.items()
+        for user, one in here.received.items()
         if one.numbers != acknowledged or one.gaps
     }
     print(

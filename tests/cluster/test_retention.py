@@ -200,7 +200,7 @@ async def test_a_page_is_truncated_only_if_a_message_newer_than_its_start_was_tr
 
         if ttl is not None:
             await until(lambda: page(times[-1] - 1), (0, True))
-            await backplane.logs.positions(["demo.x"], None, hear=())
+            await backplane.logs.positions(["demo.x"], None, joined=())
             assert await page(times[-1] - 1) == (0, True)
             (last,) = await send(node, [Draft("demo.x", "row", b"1", None, None, None)])
             assert isinstance(last, Published)

@@ -241,8 +241,8 @@ async def test_nodes_and_store_are_restarted_and_nothing_is_lost_and_nothing_com
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     found = [fault for each in subscribers for fault in faults(each, acknowledged)]
     published = sum(map(len, acknowledged.values()))
-    heard = sum(len(numbers) for each in subscribers for numbers in each.heard.values())
-    output = f"{published:,} acknowledged, {heard:,} heard by {len(subscribers):,}"
+    received = sum(len(numbers) for each in subscribers for numbers in each.received.values())
+    output = f"{published:,} acknowledged, {received:,} received by {len(subscribers):,}"
     print(
         f"{kind}: {output}, {seconds:.0f} s with {len(codes)} restarts and {kills} kills of nodes, "
         f"and as many restarts of the store"

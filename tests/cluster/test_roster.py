@@ -58,7 +58,7 @@ class Noted:
         found: str = self.backplane._lease.node
         return found
 
-    def heard(self, change: MemberChange) -> None:
+    def received(self, change: MemberChange) -> None:
         self.reported.append((change.change, change.client_id))
 
     def recorded(self, change: Change, topic: str, client_id: str, id: str, shown: bytes) -> None:

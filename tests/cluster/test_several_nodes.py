@@ -59,8 +59,8 @@ async def test_a_publish_on_one_node_reaches_the_clients_of_all_nodes_through_re
             await reader.subscribe(TOPIC, presence=False)
         for n, node in enumerate(three):
             await publish(node, n)
-        heard = [[(await reader.message())["data"] for _ in three] for reader in readers]
-        assert heard == [[0, 1, 2]] * 3
+        received = [[(await reader.message())["data"] for _ in three] for reader in readers]
+        assert received == [[0, 1, 2]] * 3
         assert [set(node.hub.core.connections) for node in three] == [
             {reader.client_id} for reader in readers
         ]
@@ -129,8 +129,8 @@ async def test_a_client_behind_a_sticky_balancer_loses_nothing_when_its_node_end
                 await two[0].end(signal.SIGKILL)
                 for n in range(5, 10):
                     await clients[0].publish(TOPIC, {"data": n}, timeout=BOUND)
-                heard = [[(await anext(reader)).data for _ in range(10)] for reader in readers]
-                assert heard == [list(range(10))] * len(names)
+                received = [[(await anext(reader)).data for _ in range(10)] for reader in readers]
+                assert received == [list(range(10))] * len(names)
     finally:
         await balancer.end()
         for node in two:

@@ -126,7 +126,7 @@ async def test_a_late_change_that_was_in_the_snapshot_is_not_sent_again(
         shown = shared_attendance.shown_bytes(member, 0)
         for late, reported in ((-1, []), (1, [("join", "ann")])):
             at = reading.at + late
-            reading.attendance.heard(MemberChange("join", TOPIC, ann.client_id, "", at, shown))
+            reading.attendance.received(MemberChange("join", TOPIC, ann.client_id, "", at, shown))
             assert changes(await bob.fence()) == reported
 
 
@@ -245,11 +245,11 @@ async def test_a_client_that_is_joining_this_node_is_not_disconnected_because_of
 
         attendance._roster.elsewhere = elsewhere
         for _ in range(2):
-            attendance.heard(moved)
+            attendance.received(moved)
             await ann.fence()
         assert asked == [TOPIC]
         attendance._joined(client_id)
-        attendance.heard(moved)
+        attendance.received(moved)
         assert await ann.closed() == 4409
 
 

@@ -191,7 +191,7 @@ async def test_nothing_acknowledged_is_lost_when_workers_are_killed(tmp_path: Pa
 async def test_when_all_end_nothing_is_acknowledged_that_a_reader_did_not_get(
     tmp_path: Path, spread: str
 ) -> None:
-    heard: list[set[int]] = [set() for _ in range(3)]
+    received: list[set[int]] = [set() for _ in range(3)]
     acknowledged: set[int] = set()
 
     async def read(sub: Subscription, into: set[int]) -> None:
@@ -215,7 +215,7 @@ async def test_when_all_end_nothing_is_acknowledged_that_a_reader_did_not_get(
         )
         token = dev_tokens.mint(dev_tokens.load_key(tmp_path / "dev.key"), "ann", kind="service")
         tasks: list[asyncio.Task[None]] = []
-        for number, into in enumerate(heard):
+        for number, into in enumerate(received):
             each = await stack.enter_async_context(client(node, tmp_path, f"reader{number}"))
             sub = await stack.enter_async_context(await each.subscribe("demo.x"))
             tasks.append(asyncio.create_task(read(sub, into)))
@@ -234,8 +234,10 @@ async def test_when_all_end_nothing_is_acknowledged_that_a_reader_did_not_get(
         # Messages from before the end of the connection arrive at each reader soon, or never.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(BOUND / 3):
-                await until(lambda: [acknowledged - each for each in heard], [set()] * len(heard))
-        assert [len(acknowledged - each) for each in heard] == [0] * len(heard)
+                await until(
+                    lambda: [acknowledged - each for each in received], [set()] * len(received)
+                )
+        assert [len(acknowledged - each) for each in received] == [0] * len(received)
         for task in tasks:
             task.cancel()
 

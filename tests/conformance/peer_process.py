@@ -172,13 +172,13 @@ class PeerProcess:
                 if answer is not None and not answer.done():
                     answer.set_result(line)
             else:
-                self._heard(str(line.pop("see", "/ready")), line)
+                self._receive(str(line.pop("see", "/ready")), line)
         for answer in self._answers.values():
             if not answer.done():
                 answer.set_exception(PeerGone(self._output))
         self.stream("trouble").put({"trouble": f"the process ended: {self._output}"})
 
-    def _heard(self, name: str, event: Json) -> None:
+    def _receive(self, name: str, event: Json) -> None:
         of, _, rest = name.rpartition("/")
         if of in ("", str(self._round)):
             self.stream(rest).put(event)

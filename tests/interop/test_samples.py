@@ -131,7 +131,7 @@ async def test_the_frames_of_the_typescript_sample_work(node: Node) -> None:
         await socket.send({"type": "publish", "message": {"topic": topic, **update}})
         assert (await other.message("presence.update"))["data"]["status"] == "typing"
         await socket.send({"type": "unsubscribe", "topics": [topic]})
-        await node.publish(topic, {"content": "unheard"})
+        await node.publish(topic, {"content": "not delivered"})
         assert await socket.messages() == []
 
 

@@ -25,7 +25,7 @@ REPORT = Path(os.environ["FAULT_REPORT"])
 
 NOTICED = (AssertionError, TimeoutError, EOFError, pytest.fail.Exception)
 """Errors of a test if the product behaves wrongly."""
-HEARD = (WebSocketException, httpx.HTTPError)
+REPORTED = (WebSocketException, httpx.HTTPError)
 """Errors of a client of the product in that case."""
 BROKEN = (ImportError, SyntaxError, NameError, AttributeError)
 """Errors of a badly planted fault, which prove nothing about the test."""
@@ -95,7 +95,7 @@ def _noticed(error: BaseException) -> bool:
     leaves = list(_leaves(error))
     if any(isinstance(each, BROKEN) for each in leaves):
         return False
-    known = (*NOTICED, *HEARD, PubSubError, FrameError)
+    known = (*NOTICED, *REPORTED, PubSubError, FrameError)
     return any(isinstance(each, known) or _raised_by_test(each) for each in leaves)
 
 

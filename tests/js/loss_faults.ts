@@ -47,7 +47,7 @@ export const FAULTS: readonly LossFault[] = [
     file: 'runtime/gaps.test.ts',
     tests: ['a gap that no handler sees is logged: what was missed, why, and what to do'],
     source: 'js/src/runtime/subscription.ts',
-    text: 'if (seen || heard || stateLoader || onGap) return;',
+    text: 'if (seen || handled || stateLoader || onGap) return;',
     becomes: 'if (gap) return;',
   },
   {

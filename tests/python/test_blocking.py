@@ -220,13 +220,15 @@ def test_an_asynchronous_handler_cannot_block_the_loop_it_runs_in(ps: PubSub) ->
 def test_state_changes_come_as_an_iterator_and_to_a_listener(
     pubsub_server: ThreadedServer,
 ) -> None:
-    heard: list[StateChange] = []
-    ps = PubSub(token=pubsub_server.admin_token(), on_state=heard.append, **pubsub_server.options)
+    received: list[StateChange] = []
+    ps = PubSub(
+        token=pubsub_server.admin_token(), on_state=received.append, **pubsub_server.options
+    )
     changes = ps.states()
     ps.connect()
     assert [next(changes).to for _ in range(3)] == ["connecting", "authenticating", "connected"]
     ps.close()
-    assert [change.to for change in heard][:3] == ["connecting", "authenticating", "connected"]
+    assert [change.to for change in received][:3] == ["connecting", "authenticating", "connected"]
 
 
 def test_a_closed_client_refuses_requests_and_can_be_closed_again(

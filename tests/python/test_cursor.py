@@ -169,26 +169,26 @@ def test_ids_and_topics_are_bounded() -> None:
 
 @given(
     published=st.integers(1, 30),
-    heard=st.integers(0, 30),
+    received=st.integers(0, 30),
     retained=st.integers(0, 30),
     held=st.integers(0, 10),
 )
 def test_delivered_is_published_or_one_gap_counts_what_is_missing(
-    published: int, heard: int, retained: int, held: int
+    published: int, received: int, retained: int, held: int
 ) -> None:
-    heard = min(heard, published)
+    received = min(received, published)
     cursor = seq_cursor(after={"a": 0})
     got: list[Message | Gap] = []
-    for n in range(1, heard + 1):
+    for n in range(1, received + 1):
         assert found(cursor, message(n)) == "new"
         got.append(message(n))
     oldest = max(1, published - retained + 1)
     steps, rest = cursor.replay(
         Replay(
             Answer(
-                [message(n) for n in range(max(oldest, heard + 1), published + 1)],
+                [message(n) for n in range(max(oldest, received + 1), published + 1)],
                 positions={"a": published},
-                truncated={"a": None} if oldest > heard + 1 else {},
+                truncated={"a": None} if oldest > received + 1 else {},
             ),
             held=[message(n) for n in range(max(1, published - 2), published + held + 1)],
         )

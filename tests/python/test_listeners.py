@@ -81,7 +81,7 @@ async def test_an_iteration_that_a_task_waits_for_is_kept_without_a_reference() 
 
 
 async def test_a_listener_is_called_in_order_by_a_task_that_ends_after_the_last_value() -> None:
-    heard: list[object] = []
+    received: list[object] = []
     tasks: list[asyncio.Task[None]] = []
 
     def spawn(coroutine: Any, name: str) -> asyncio.Task[None]:
@@ -90,7 +90,7 @@ async def test_a_listener_is_called_in_order_by_a_task_that_ends_after_the_last_
 
     async def listen(value: object) -> None:
         await asyncio.sleep(0)
-        heard.append(value)
+        received.append(value)
         if value == 1:
             raise ZeroDivisionError
 
@@ -101,20 +101,20 @@ async def test_a_listener_is_called_in_order_by_a_task_that_ends_after_the_last_
         await tasks[0]
         listener.notify(3)
         await tasks[1]
-    assert heard == [0, 1, 2, 3]
+    assert received == [0, 1, 2, 3]
     assert len(tasks) == 2
 
 
 async def test_a_listener_that_is_behind_keeps_the_newest() -> None:
-    heard: list[object] = []
+    received: list[object] = []
     tasks: list[asyncio.Task[None]] = []
 
     def spawn(coroutine: Any, name: str) -> asyncio.Task[None]:
         tasks.append(asyncio.create_task(coroutine))
         return tasks[-1]
 
-    listener = Listener(heard.append, "on_error", spawn)
+    listener = Listener(received.append, "on_error", spawn)
     for number in range(1_000):
         listener.notify(number)
     await tasks[0]
-    assert heard == list(range(744, 1_000))
+    assert received == list(range(744, 1_000))

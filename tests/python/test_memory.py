@@ -106,7 +106,7 @@ async def test_every_byte_counts_as_a_heartbeat() -> None:
     transport = memory.MemoryTransport(peer)
     await transport.open()
     await peer.clock.advance(5)
-    transport.heard()
+    transport.pinged()
     assert transport.last_received == 5
     await peer.clock.advance(5)
     transport.arrived(b'{"type":"pong"}')

@@ -236,13 +236,13 @@ async def test_a_retry_gets_the_reply_that_came_as_the_call_was_cancelled(
 ) -> None:
     asking, answering = pubsub_memory.client(), pubsub_memory.client()
     calls: list[asyncio.Future[Message]] = []
-    hear = Requester._receive
+    receive = Requester._receive
 
-    def hear_and_cancel(*given: Any) -> None:
-        hear(*given)
+    def receive_and_cancel(*given: Any) -> None:
+        receive(*given)
         calls[0].cancel()
 
-    monkeypatch.setattr(Requester, "_receive", hear_and_cancel)
+    monkeypatch.setattr(Requester, "_receive", receive_and_cancel)
     async with answering.respond(TOPIC, add):
         calls.append(asyncio.ensure_future(asking.request(TOPIC, [1, 2], id="r1")))
         await clock_of(pubsub_memory).advance(1)

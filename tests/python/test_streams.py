@@ -343,11 +343,11 @@ def failing(by: str) -> bool:
 async def test_a_sender_for_whom_allow_fails_may_neither_cancel_nor_steer(
     pubsub_memory: MemoryServer, allow: Callable[[str], bool], error: type[Exception]
 ) -> None:
-    heard: list[Any] = []
+    received: list[Any] = []
     errors: list[Exception] = []
     ps = pubsub_memory.client(pubsub_memory.token("svc"), on_error=errors.append)
     reader = stream_reader(pubsub_memory.client(pubsub_memory.token("mallory")), TOPIC).open()
-    steers = stream_writer(ps, TOPIC, allow=allow, on_steer=lambda data, _: heard.append(data))
+    steers = stream_writer(ps, TOPIC, allow=allow, on_steer=lambda data, _: received.append(data))
     async with steers as writer:
         await writer.write("a")
         await clock_of(pubsub_memory).advance(1)
@@ -356,7 +356,7 @@ async def test_a_sender_for_whom_allow_fails_may_neither_cancel_nor_steer(
         await clock_of(pubsub_memory).advance(1)
         await writer.write("b")
     assert (await within(pubsub_memory, reader.final())).text == "ab"
-    assert heard == []
+    assert received == []
     assert list(map(type, errors)) == [error, error]
 
 
@@ -374,23 +374,23 @@ def test_allow_may_not_be_a_coroutine_function(pubsub_memory: MemoryServer) -> N
 async def test_steer_handlers_run_one_at_a_time_in_order(pubsub_memory: MemoryServer) -> None:
     ps = pubsub_memory.client(pubsub_memory.token("svc"))
     reader = stream_reader(pubsub_memory.client(pubsub_memory.token("alice")), TOPIC).open()
-    heard: list[Any] = []
+    received: list[Any] = []
     go = asyncio.Event()
 
     async def steer(data: Any, _: str) -> None:
-        heard.append(data)
+        received.append(data)
         await go.wait()
-        heard.append(data)
+        received.append(data)
 
     async with stream_writer(ps, TOPIC, on_steer=steer):
         await clock_of(pubsub_memory).advance(1)
         for data in (1, 2):
             await within(pubsub_memory, reader.steer(data))
         await clock_of(pubsub_memory).advance(1)
-        assert heard == [1]
+        assert received == [1]
         go.set()
         await clock_of(pubsub_memory).advance(1)
-        assert heard == [1, 1, 2, 2]
+        assert received == [1, 1, 2, 2]
 
 
 RULES = """
@@ -430,13 +430,13 @@ def _frame(**data: Any) -> dict[str, Any]:
 
 async def test_a_reader_steers_the_writer(pubsub_memory: MemoryServer) -> None:
     ps, user = (pubsub_memory.client(pubsub_memory.token(name)) for name in ("svc", "u1"))
-    heard: list[tuple[Any, str]] = []
+    received: list[tuple[Any, str]] = []
     reader = stream_reader(user, TOPIC).open()
-    async with stream_writer(ps, TOPIC, on_steer=lambda data, by: heard.append((data, by))):
+    async with stream_writer(ps, TOPIC, on_steer=lambda data, by: received.append((data, by))):
         await clock_of(pubsub_memory).advance(0.1)
         await within(pubsub_memory, reader.steer({"say": "shorter"}))
         await clock_of(pubsub_memory).advance(0.1)
-    assert heard == [({"say": "shorter"}, "u1")]
+    assert received == [({"say": "shorter"}, "u1")]
 
 
 async def test_the_exception_of_an_asynchronous_steer_handler_is_reported(
@@ -568,7 +568,7 @@ async def test_a_request_during_a_takeover_reaches_the_new_writer(
     await dead.write("one ")
     await clock_of(pubsub_memory).advance(1)
     dead._stop()  # like a killed process
-    history, heard = ps.history, list[object]()
+    history, received = ps.history, list[object]()
 
     async def slow(*arguments: Any, **options: Any) -> AsyncIterator[Message]:
         assert "joined" in repr(writer._subscription), "the history is read too early"
@@ -579,13 +579,13 @@ async def test_a_request_during_a_takeover_reaches_the_new_writer(
 
     monkeypatch.setattr(ps, "history", slow)
     writer = stream_writer(
-        ps, TOPIC, id="r1", take_over=True, on_steer=lambda data, by: heard.append((data, by))
+        ps, TOPIC, id="r1", take_over=True, on_steer=lambda data, by: received.append((data, by))
     )
     await within(pubsub_memory, writer.open())
     await clock_of(pubsub_memory).advance(1)
     if what == "steer":
         await within(pubsub_memory, writer.complete())
-        assert heard == [("shorter", "u1")]
+        assert received == [("shorter", "u1")]
         return
     with pytest.raises(StreamCancelled):
         await writer.write("two")

@@ -15,7 +15,7 @@ from tests.bench.capacity import BUSY, Costs, Workload, fit, listeners, plan
 
 COSTS = Costs(
     memory=4.0, kernel=5.0, redis_memory=1.0, idle=1.0, accept=1_000, accept_redis=100,
-    publish_turn=300, publish=50, deliver_turn=100, channel=20, hear=10, write=4, deliver=0.2,
+    publish_turn=300, publish=50, deliver_turn=100, channel=20, receive=10, write=4, deliver=0.2,
     redis_call=100, redis_message=40, redis_listener=4, to_redis=500, from_redis=500,
 )  # fmt: skip
 WORK = Workload("some", 100_000, 20_000, 3)
@@ -83,7 +83,7 @@ def test_no_message_is_lost_or_made_up_on_its_way() -> None:
     found = simulator.run(WORK, COSTS, 12, 0.2, seed=1)
     assert found.published == 4_000 == sum(node.published for node in found.nodes)
     assert found.delivered == 12_000 == sum(node.delivered for node in found.nodes)
-    assert found.crossed == sum(node.heard for node in found.nodes)
+    assert found.crossed == sum(node.received for node in found.nodes)
     assert found.published <= found.crossed <= found.delivered
 
 
@@ -92,14 +92,14 @@ def test_the_same_seed_gives_the_same_traffic() -> None:
     assert one == two != other
 
 
-def test_as_many_nodes_hear_a_message_as_chance_says() -> None:
+def test_as_many_nodes_receive_a_message_as_chance_says() -> None:
     found = simulator.run(WORK, COSTS, 12, 0.2, seed=1)
     assert found.crossed / found.published == pytest.approx(listeners(12, 3), rel=0.02)
 
 
 def test_traffic_takes_the_cores_that_were_planned_where_nothing_comes_at_once() -> None:
     # Costs so small that each message is processed before the next one arrives.
-    costs = replace(COSTS, publish_turn=3, publish=0.5, deliver_turn=1, channel=0.2, hear=0.1)
+    costs = replace(COSTS, publish_turn=3, publish=0.5, deliver_turn=1, channel=0.2, receive=0.1)
     needs = plan(WORK, costs, per_node=50_000)
     found = simulator.run(WORK, costs, needs.nodes, 0.2, seed=1)
     assert found.cores == pytest.approx(needs.cores_publishing + needs.cores_delivering, rel=0.05)

@@ -126,7 +126,7 @@ class Peer:
     def say(self, kind: str, **fields: Any) -> None:
         self.send(orjson.dumps({"type": kind, **fields}))
 
-    def hear(self) -> list[dict[str, Any]]:
+    def read(self) -> list[dict[str, Any]]:
         """Frames since the last call."""
         self.rig.hub.core.delivery.flush()
         data = b"".join(self.sink.writes)
@@ -143,27 +143,27 @@ class Peer:
                 frames.append(orjson.loads(bytes(event.data)))
         return frames
 
-    def hear_one(self, kind: str) -> dict[str, Any]:
+    def read_one(self, kind: str) -> dict[str, Any]:
         """Return the only new frame."""
-        (frame,) = self.hear()
+        (frame,) = self.read()
         assert frame["type"] == kind, frame
         return frame
 
     def messages(self) -> list[dict[str, Any]]:
         """Return the new application envelopes, without presence."""
-        found = [f["message"] for f in self.hear() if f["type"] == "message"]
+        found = [f["message"] for f in self.read() if f["type"] == "message"]
         return [m for m in found if not m["type"].startswith("presence.")]
 
     def presence(self) -> list[tuple[str, str]]:
         """Return type and user of the new presence messages."""
-        found = [f["message"] for f in self.hear() if f["type"] == "message"]
+        found = [f["message"] for f in self.read() if f["type"] == "message"]
         return [(m["type"], m["data"]["user_id"]) for m in found]
 
     def subscribe(self, *topics: str, **fields: Any) -> dict[str, Any]:
         """Subscribe and return the answer; ignore other frames."""
-        self.hear()
+        self.read()
         self.say("subscribe", topics=list(topics), ref="sub", **fields)
-        return next(frame for frame in self.hear() if frame["type"] == "subscribed")
+        return next(frame for frame in self.read() if frame["type"] == "subscribed")
 
     def publish(self, topic: str, data: Any = None, **fields: Any) -> None:
         self.say("publish", message={"topic": topic, "type": "t", "data": data, **fields})
@@ -267,9 +267,9 @@ class Rig:
         return peer
 
     async def members(self, topic: str) -> tuple[Peer, Peer]:
-        """Open connections of Alice and Bob, members of a topic. Alice has heard of Bob."""
+        """Open connections of Alice and Bob, members of a topic. Alice knows of Bob."""
         alice, bob = await self.client("alice"), await self.client("bob")
         alice.subscribe(topic)
         bob.subscribe(topic)
-        alice.hear()
+        alice.read()
         return alice, bob

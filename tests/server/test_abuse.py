@@ -93,12 +93,12 @@ async def test_metadata_too_deep_to_be_shown_is_refused_and_the_topic_lives(dept
     mallory.subscribe("room")
     deep = "[" * depth + "]" * depth
     mallory.send('{"type":"presence.update","topic":"room","data":{"k":' + deep + "}}")
-    codes = [frame["code"] for frame in mallory.hear() if frame["type"] == "error"]
+    codes = [frame["code"] for frame in mallory.read() if frame["type"] == "error"]
     assert codes in ([], ["invalid_payload"])
     for encoder in (SOCKET, STREAM):
         alice = await rig.client("alice", encoder)
         alice.say("subscribe", topics=["room"])
-        kinds = {frame.get("type", frame.get("event")) for frame in alice.hear()}
+        kinds = {frame.get("type", frame.get("event")) for frame in alice.read()}
         assert "error" not in kinds
     mallory.close(1000)
     assert [member.user_id for member in await rig.hub.attendance.members("room")] == ["alice"]
@@ -111,10 +111,10 @@ async def test_pongs_do_not_accumulate_for_a_client_that_does_not_read(
         mallory.writer.transport.pause_reading()  # type: ignore[attr-defined]
         protocol = server.protocol
         pings = Frame(Opcode.PING, b"x" * 125).serialize(mask=True) * 500
-        heard = asyncio.Event()
+        received = asyncio.Event()
 
         def receive(connection: object, data: object) -> None:
-            heard.set()
+            received.set()
 
         monkeypatch.setattr(server.hub, "receive", receive)
         for _ in range(300):
@@ -122,19 +122,19 @@ async def test_pongs_do_not_accumulate_for_a_client_that_does_not_read(
             await mallory.writer.drain()
         mallory.frame(b"{}")
         async with asyncio.timeout(BOUND):
-            await heard.wait()
+            await received.wait()
         assert protocol.buffered() < 2 * socket_protocol.SOFT_BYTES
 
 
 async def test_fragments_without_end_are_refused_though_they_are_empty() -> None:
     async with serving() as server, raw(server) as mallory:
         mallory.frame(b'{"type":"auth","token":"mallory"}')
-        assert b"auth.ok" in (await mallory.hear())[1]
+        assert b"auth.ok" in (await mallory.receive())[1]
         mallory.frame(b"", fin=False)
         empty = Frame(Opcode.CONT, b"", False).serialize(mask=True)
         mallory.write(empty * (socket_protocol.FRAGMENTS + 1))
-        assert b"payload_too_large" in (await mallory.hear())[1]
-        opcode, payload = await mallory.hear()
+        assert b"payload_too_large" in (await mallory.receive())[1]
+        opcode, payload = await mallory.receive()
         assert (opcode, close_code(payload)) == (Opcode.CLOSE, 4413)
 
 
@@ -152,10 +152,10 @@ def with_orgs(rig: Rig, **limits: int) -> None:
 
 
 async def renew(rig: Rig, peer: Peer, token: str) -> str:
-    peer.hear()
+    peer.read()
     peer.say("auth", token=token)
     await rig.settle()
-    kind: str = next(f["type"] for f in peer.hear() if f["type"].startswith("auth."))
+    kind: str = next(f["type"] for f in peer.read() if f["type"].startswith("auth."))
     return kind
 
 
@@ -179,7 +179,7 @@ async def test_a_renewed_token_of_a_full_organization_is_refused_and_the_old_one
     one = await rig.client("alice globex")
     assert await renew(rig, one, "alice acme") == "auth.error"
     one.say("ping")
-    assert one.hear_one("pong")
+    assert one.read_one("pong")
     with pytest.raises(ServiceError, match="globex"):
         await rig.client("carol globex")
     one.close()
@@ -218,7 +218,7 @@ async def test_a_clock_that_goes_back_ends_no_token_that_the_authenticator_takes
     for _ in range(5):
         rig.advance(20)
         bob.say("ping")
-        rig.hub.heard(bob.connection)
+        rig.hub.touch(bob.connection)
     assert bob.ending() is None
     rig.advance(25)
     assert bob.ending() == (4401, "token_expired")
@@ -233,10 +233,10 @@ async def test_a_clock_that_goes_back_leaves_a_new_token_its_whole_life_at_the_c
     peer = rig.stranger()
     peer.say("auth", token=f"bob:user:{now + 600_000}", version=1)
     await rig.settle()
-    ok = peer.hear_one("auth.ok")
+    ok = peer.read_one("auth.ok")
     assert ok["expires_at"] - ok["server_time"] == 600_000
     peer.say("ping")
-    assert peer.hear_one("pong")["server_time"] == now
+    assert peer.read_one("pong")["server_time"] == now
 
 
 async def test_messages_keep_their_order_when_the_clock_goes_back() -> None:
@@ -258,7 +258,7 @@ async def test_a_transport_that_fails_takes_nothing_from_the_others(
     broken, alice = await rig.client("broken"), await rig.client("alice")
     for peer in (broken, alice):
         peer.subscribe("a", presence=False)
-        peer.hear()
+        peer.read()
 
     def fail(data: bytes) -> None:
         raise RuntimeError("the handle is closed")
@@ -338,14 +338,14 @@ async def test_many_topics_are_searched_piece_by_piece_and_none_is_missed() -> N
     writer = await rig.client("writer")
     alice.say("subscribe", topics=["org.**"], since=0, ref="1", presence=False)
     alice.say("ping", ref="2")
-    assert alice.hear() == []
+    assert alice.read() == []
     assert alice.sink.holds == [True]
     # This topic is created during the search.
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     writer.publish("org.new.topic", "in between")
     await rig.settle()
-    frames = alice.hear()
+    frames = alice.read()
     assert [frame["type"] for frame in frames] == ["subscribed", "pong"]
     assert [m["data"] for m in frames[0]["history"] if m["topic"] == "org.new.topic"] == [
         "in between"
@@ -366,7 +366,7 @@ async def test_a_search_among_many_topics_does_not_block_others() -> None:
     answers = 0
     while rig.hub._tasks:
         bob.say("ping")
-        answers += len(bob.hear())
+        answers += len(bob.read())
         await asyncio.sleep(0)
     assert answers >= 5 * topic_index.AT_ONCE / topic_index.PIECE
 
@@ -390,20 +390,20 @@ async def test_subscriptions_that_come_all_at_once_take_turns_in_their_order() -
     writer, mallory, bob = [await rig.client(name) for name in ("writer", "mallory", "bob")]
     for n in range(1000):
         writer.publish("a", n)
-    writer.hear()
+    writer.read()
     rig.pace = turns.SECONDS / 50
     for n in range(100):
         mallory.say("subscribe", topics=["a"], history=1000, presence=False, ref=str(n))
     mallory.say("unsubscribe", topics=["a"], ref="last")
-    done = len(mallory.hear())
+    done = len(mallory.read())
     assert 0 < done < 60
     # No expensive request starts before those that wait, of any user.
     bob.say("subscribe", topics=["b"], ref="b", presence=False)
     bob.say("ping", ref="p")
-    assert bob.hear() == []
+    assert bob.read() == []
     await rig.settle()
-    assert [frame["ref"] for frame in bob.hear()] == ["b", "p"]
-    refs = [frame["ref"] for frame in mallory.hear() if "ref" in frame]
+    assert [frame["ref"] for frame in bob.read()] == ["b", "p"]
+    refs = [frame["ref"] for frame in mallory.read() if "ref" in frame]
     assert refs == [*map(str, range(done, 100)), "last"]
     assert mallory.connection.waiting is None
 
@@ -481,20 +481,20 @@ async def test_snapshots_of_many_members_take_turns_before_later_changes(
     watcher = await rig.client("watcher")
     rig.pace = turns.SECONDS / 3
     watcher.say("subscribe", topics=["room.*"])
-    heard = watcher.hear()
-    assert len(heard) <= 3
+    received = watcher.read()
+    assert len(received) <= 3
     members[0].say("presence.update", topic="room.29", data={"status": "late"})
     async with asyncio.timeout(BOUND):
-        while heard[-1]["type"] != "message":
+        while received[-1]["type"] != "message":
             await asyncio.sleep(0)
-            more = watcher.hear()
+            more = watcher.read()
             assert len(more) <= 3
-            heard += more
-    shown = [each for each in heard if each["type"] == "presence.snapshot"]
+            received += more
+    shown = [each for each in received if each["type"] == "presence.snapshot"]
     assert [each["topic"] for each in shown] == topics
     assert {len(each["members"]) for each in shown} == {5}
     assert shown[-1]["members"][0]["status"] == "late"
-    assert heard[-1]["message"]["data"]["status"] == "late"
+    assert received[-1]["message"]["data"]["status"] == "late"
 
 
 async def test_a_snapshot_in_its_turn_is_left_out_if_its_subscription_has_ended() -> None:
@@ -506,12 +506,12 @@ async def test_a_snapshot_in_its_turn_is_left_out_if_its_subscription_has_ended(
     rig.pace = turns.SECONDS / 3
     watcher.say("subscribe", topics=["room.*"], ref="s")
     watcher.say("unsubscribe", topics=["room.*"], ref="u")
-    heard = watcher.hear()
+    received = watcher.read()
     async with asyncio.timeout(BOUND):
-        while not heard or heard[-1].get("ref") != "u":
+        while not received or received[-1].get("ref") != "u":
             await asyncio.sleep(0)
-            heard += watcher.hear()
-    assert len([each for each in heard if each["type"] == "presence.snapshot"]) < len(topics)
+            received += watcher.read()
+    assert len([each for each in received if each["type"] == "presence.snapshot"]) < len(topics)
 
 
 async def test_changes_of_presence_take_turns_in_their_order() -> None:
@@ -521,16 +521,16 @@ async def test_changes_of_presence_take_turns_in_their_order() -> None:
     bob.say("presence.update", data={"status": "one"}, ref="1")
     bob.say("presence.update", topic="elsewhere", data={}, ref="2")
     bob.say("ping", ref="3")
-    assert (bob.hear(), bob.sink.holds) == ([], [True])
+    assert (bob.read(), bob.sink.holds) == ([], [True])
     await rig.settle()
-    answers = [each for each in bob.hear() if "ref" in each]
+    answers = [each for each in bob.read() if "ref" in each]
     assert [(each["type"], each["ref"]) for each in answers] == [
         ("published", "1"),
         ("error", "2"),
         ("pong", "3"),
     ]
     assert bob.sink.holds[-1] is False
-    changes = [each["message"] for each in alice.hear() if each["type"] == "message"]
+    changes = [each["message"] for each in alice.read() if each["type"] == "message"]
     assert [each["data"]["status"] for each in changes] == ["one"]
 
 
@@ -541,19 +541,19 @@ async def test_long_lists_of_topics_and_messages_take_turns_in_their_order() -> 
     for peer in peers:
         peer.say("subscribe", topics=topics, presence=False)
         await rig.settle()
-        peer.hear()
+        peer.read()
     await asyncio.sleep(0)
     rig.pace = turns.SECONDS / 5
     for peer in peers:
         peer.say("unsubscribe", topics=topics, ref="1")
         peer.say("publish", messages=[{"topic": "a", "data": n} for n in range(500)], ref="2")
         peer.say("ping", ref="3")
-    answered = [[frame["ref"] for frame in peer.hear()] for peer in peers]
+    answered = [[frame["ref"] for frame in peer.read()] for peer in peers]
     assert 0 < sum(map(len, answered)) < 15
     assert peers[-1].sink.holds[-1] is True
     await rig.settle()
     for peer, refs in zip(peers, answered, strict=True):
-        assert [*refs, *(frame["ref"] for frame in peer.hear())] == ["1", "2", "3"]
+        assert [*refs, *(frame["ref"] for frame in peer.read())] == ["1", "2", "3"]
         assert peer.sink.holds[-1:] in ([], [False])
     assert len(rig.hub.core.router) == 0
 
@@ -610,11 +610,11 @@ async def test_large_subscriptions_wait_for_others_that_the_store_has_not_answer
     await rig.hub.core.turns.wait()
     await asyncio.sleep(0)
     assert store.asked == large_subscriptions.AT_ONCE + 1
-    # The server does not read in the meantime, so it cannot hear from its clients.
+    # The server does not read in the meantime, so it receives nothing from its clients.
     rig.advance(100)
     store.answer.set()
     await rig.settle()
-    assert [peer.hear()[-1]["ref"] for peer in (*peers, alice)] == ["1"] * 11
+    assert [peer.read()[-1]["ref"] for peer in (*peers, alice)] == ["1"] * 11
     assert store.asked == 11
 
 
@@ -633,13 +633,13 @@ async def test_large_subscriptions_do_not_outwait_a_store_that_answers_none(
     if failing:
         # Others take their places, for the rest of their time.
         store.fail()
-    heard: list[Any] = []
+    received: list[Any] = []
     async with asyncio.timeout(60):
-        while len(heard) < len(waiting):
+        while len(received) < len(waiting):
             await asyncio.sleep(0.01)
-            heard += [frame for peer in waiting for frame in peer.hear()]
-    assert [frame["code"] for frame in heard] == ["unavailable"] * len(waiting)
-    assert [frame["code"] for peer in first for frame in peer.hear()] == (
+            received += [frame for peer in waiting for frame in peer.read()]
+    assert [frame["code"] for frame in received] == ["unavailable"] * len(waiting)
+    assert [frame["code"] for peer in first for frame in peer.read()] == (
         ["unavailable"] * len(first) if failing else []
     )
     # Those that wait later have their own time, and the store answers again.
@@ -647,7 +647,7 @@ async def test_large_subscriptions_do_not_outwait_a_store_that_answers_none(
     await rig.settle()
     peers[-1].say("subscribe", topics=["a"], presence=False, ref="again")
     await rig.settle()
-    assert peers[-1].hear()[-1]["ref"] == "again"
+    assert peers[-1].read()[-1]["ref"] == "again"
 
 
 async def test_large_subscriptions_outwait_the_turns_of_a_busy_server(
@@ -661,7 +661,7 @@ async def test_large_subscriptions_outwait_the_turns_of_a_busy_server(
         topics = [f"t.{n}" for n in range(large_subscriptions.MANY + 1)]
         peer.say("subscribe", topics=topics, presence=False, ref="1")
     await rig.settle()
-    assert [frame["type"] for peer in peers for frame in peer.hear()] == ["subscribed"] * 10
+    assert [frame["type"] for peer in peers for frame in peer.read()] == ["subscribed"] * 10
 
 
 async def test_large_subscriptions_of_one_turn_ask_the_store_only_if_they_wait_for_it() -> None:
@@ -787,13 +787,13 @@ async def test_connections_with_many_topics_that_close_together_take_turns() -> 
     await asyncio.sleep(0)
     rig.pace = turns.SECONDS / 10
     for peer in peers:
-        peer.hear()
+        peer.read()
         peer.close()
     router = rig.hub.core.router
     assert len(topics) + 10 < len(router) < len(topics) + 19
     assert rig.hub.stats.subscriptions == 0
     alice.publish("t.7", 1)
-    alice.hear()
+    alice.read()
     assert [peer.sink.writes for peer in peers] == [[]] * 20
     await rig.hub.turn(0)
     for _ in range(20):
@@ -810,11 +810,11 @@ async def test_members_of_many_topics_leave_in_turns_unless_they_return(
     watcher.subscribe("room.*")
     mallory.subscribe(*topics, presence=False)
     await rig.settle()
-    watcher.hear()
+    watcher.read()
     rig.use_up_turn()
     rig.pace = turns.SECONDS / 2
     mallory.close(1000)
-    assert watcher.hear() == []
+    assert watcher.read() == []
     again = await rig.client("mallory", client_id=mallory.connection.client_id)
     assert again.connection.client_id == mallory.connection.client_id
     rig.hub.attendance.enter(again.connection, topics[7])
@@ -842,7 +842,7 @@ async def test_replays_do_not_accumulate_for_a_client_that_does_not_read() -> No
     assert mallory.sink.holds == [True]
     rig.hub.resume(mallory.connection)
     await rig.settle()
-    assert [frame["ref"] for frame in mallory.hear()] == [str(n) for n in range(500)]
+    assert [frame["ref"] for frame in mallory.read()] == [str(n) for n in range(500)]
     assert mallory.sink.holds[-1] is False
 
 
@@ -869,7 +869,7 @@ async def test_bytes_buffered_before_the_first_auth_are_bounded() -> None:
     assert sum(len(each) for each in waiting if isinstance(each, bytes)) <= inbound.WAITING_BYTES
     rig.people.gate.set()
     await rig.settle()
-    kinds = [frame["type"] for frame in mallory.hear()]
+    kinds = [frame["type"] for frame in mallory.read()]
     assert kinds.count("pong") == len(kinds) - 1 - kinds.count("error") == 5
 
 

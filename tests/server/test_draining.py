@@ -68,12 +68,12 @@ async def test_connections_end_one_after_the_other_and_hurry_ends_the_rest() -> 
         hurry.set()
         await draining
     assert {peer.ending() for peer in peers} == {(1001, "going_away")}
-    errors = [peer.hear()[-1] for peer in peers if peer is not first]
+    errors = [peer.read()[-1] for peer in peers if peer is not first]
     assert {error["code"] for error in errors} == {"going_away"}
     waits = sorted(error["retry_after_ms"] for error in errors)
     # Each client gets the remaining part of its share of the hour as the wait.
     assert all(abs(wait - 360_000 * (n + 1)) < 10_000 for n, wait in enumerate(waits))
-    assert "retry_after_ms" not in first.hear()[-1]
+    assert "retry_after_ms" not in first.read()[-1]
 
 
 async def test_a_drain_takes_no_longer_than_its_time() -> None:
@@ -101,7 +101,7 @@ async def test_a_publish_under_way_is_answered_before_its_connection_ends() -> N
         assert alice.ending() is None
         backplane.gate.set()
         await draining
-    answer, error = alice.hear()
+    answer, error = alice.read()
     assert (answer["type"], answer["ref"], error["code"]) == ("published", "7", "going_away")
     assert alice.ending() == (1001, "going_away")
 
@@ -186,7 +186,7 @@ async def test_a_publish_that_waits_behind_auth_is_not_acknowledged_after_the_en
     async with asyncio.timeout(60):
         await rig.hub.conclude(meet)
         await rig.hub.drain(1)
-    assert [frame["type"] for frame in bob.hear()] == ["auth.ok", "error"]
+    assert [frame["type"] for frame in bob.read()] == ["auth.ok", "error"]
     assert bob.ending() == (1001, "going_away")
     assert rig.hub.stats.published == 0
 

@@ -136,14 +136,14 @@ async def test_tokens_end_now_or_soon() -> None:
     faults = Faults(rig.hub)
     assert faults.inject(Expire(user="alice")) == 1
     rig.advance(0.1)
-    assert alice.hear_one("auth.error")["code"] == "token_expired"
+    assert alice.read_one("auth.error")["code"] == "token_expired"
     assert alice.ending() == (4401, "token_expired")
     faults.inject(Expire(user="bob", ms=5_000))
     rig.advance(0.1)
-    assert bob.hear_one("auth.expiring")["expires_in"] <= 5_000
+    assert bob.read_one("auth.expiring")["expires_in"] <= 5_000
     bob.say("auth", token="bob")
     await rig.settle()
-    assert bob.hear_one("auth.ok")
+    assert bob.read_one("auth.ok")
     rig.advance(10)
     assert bob.ending() is None
 
@@ -243,8 +243,8 @@ async def test_a_cut_socket_breaks_off_and_a_frozen_one_is_silent() -> None:
             await bob.ask("publish", topic="a", data=1, ref="1")
             assert server.hub.stats.frames_in == 4
             faults.inject(Freeze(on=False))
-            assert (await alice.hear())["type"] == "message"
-            assert (await alice.hear())["ref"] == "frozen"
+            assert (await alice.receive())["type"] == "message"
+            assert (await alice.receive())["ref"] == "frozen"
             faults.inject(Drop(user="alice"))
             assert (await alice.ended())[0] == 1006
             assert (await bob.ask("ping"))["type"] == "pong"

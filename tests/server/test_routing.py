@@ -239,20 +239,20 @@ def test_presence_is_delivered_to_clients_that_request_it() -> None:
     lab.add(b, "t.*")
     b.silent = {"t.x"}
     c.silent = {"t.x"}
-    assert [each.client_id for each in lab.router.hearing("t.x")] == ["a", "b"]
+    assert [each.client_id for each in lab.router.watchers("t.x")] == ["a", "b"]
     d = lab.add(lab.connection("d"), "t.x")
     silent = lab.connection("e")
     silent.silent = {"t.x"}
     lab.add(silent, "t.x")
-    assert [each.client_id for each in lab.router.hearing("t.x")] == ["a", "b", "d"]
+    assert [each.client_id for each in lab.router.watchers("t.x")] == ["a", "b", "d"]
     lab.discard(d, "t.x")
     lab.discard(a, "t.x")
-    assert [each.client_id for each in lab.router.hearing("t.x")] == ["b"]
+    assert [each.client_id for each in lab.router.watchers("t.x")] == ["b"]
     c.silent = None
     lab.router.presence_changed("t.x")
     b.silent = {"t.x", "t.*"}
     lab.router.presence_changed("t.*")
-    assert [each.client_id for each in lab.router.hearing("t.x")] == ["c"]
+    assert [each.client_id for each in lab.router.watchers("t.x")] == ["c"]
 
 
 def test_known_routes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -113,20 +113,20 @@ class Client:
     async def say(self, kind: str, **fields: Any) -> None:
         await self.socket.send(orjson.dumps({"type": kind, **fields}).decode())
 
-    async def hear(self) -> dict[str, Any]:
+    async def receive(self) -> dict[str, Any]:
         async with asyncio.timeout(BOUND):
             frame: dict[str, Any] = orjson.loads(await self.socket.recv())
             return frame
 
-    async def hear_kind(self, kind: str) -> dict[str, Any]:
+    async def receive_kind(self, kind: str) -> dict[str, Any]:
         """Return the next frame of this type; ignore others."""
-        while (frame := await self.hear())["type"] != kind:
+        while (frame := await self.receive())["type"] != kind:
             pass
         return frame
 
     async def ask(self, kind: str, **fields: Any) -> dict[str, Any]:
         await self.say(kind, **fields)
-        return await self.hear()
+        return await self.receive()
 
     async def ended(self) -> tuple[int, str]:
         """Return close code and reason; ignore earlier frames."""
@@ -183,7 +183,7 @@ class Raw:
             head = await self.reader.readuntil(b"\r\n\r\n")
         assert head.startswith(b"HTTP/1.1 101 ")
 
-    async def hear(self) -> tuple[int, bytes]:
+    async def receive(self) -> tuple[int, bytes]:
         """Return opcode and payload of the next frame."""
         async with asyncio.timeout(BOUND):
             first, length = await self.reader.readexactly(2)
@@ -216,4 +216,4 @@ async def still_serving(server: Server) -> None:
     async with client(server, "witness") as witness:
         await witness.ask("subscribe", topics=["w"], presence=False)
         await witness.say("publish", topic="w", data=1)
-        assert (await witness.hear())["message"]["data"] == 1
+        assert (await witness.receive())["message"]["data"] == 1

@@ -158,7 +158,7 @@ class Run:
                 link.frozen = True
 
     def _connected(self) -> Link | None:
-        """The link of a session that is connected and can hear the server."""
+        """The link of a session that is connected and receives from the server."""
         link = self.shell.link
         if link is None or link.frozen or self.shell.session.state != "connected":
             return None

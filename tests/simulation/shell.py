@@ -40,7 +40,7 @@ class Link:
         self.world = shell.world
         self.alive = True
         self.frozen = False
-        self.heard = shell.world.now
+        self.last_received = shell.world.now
         self.turn = 0
         self.arrives_up = self.arrives_down = 0
         self.connection = Connection(self.down, self.closed_by_server)
@@ -69,7 +69,7 @@ class Link:
         if stream != self.connection.stream and isinstance(frame, STREAMED):
             return  # from an event stream that was replaced
         if self.alive and not self.frozen:
-            self.heard = self.world.now
+            self.last_received = self.world.now
             self.shell.received(frame)
 
     def closed_by_server(self, code: int, reason: str, retry_after: int | None) -> None:
@@ -247,7 +247,7 @@ class Shell:
     def _due(self, name: events.TimerName, number: int) -> None:
         if self.timers.get(name) == number:
             del self.timers[name]
-            idle = 0 if self.link is None else self.world.now - self.link.heard
+            idle = 0 if self.link is None else self.world.now - self.link.last_received
             if self.link is not None and self.link.transport == "sse" and not self.link.frozen:
                 idle = min(idle, 15_000)  # comments keep an event stream alive
             self.feed(events.TimerFired(name, idle))

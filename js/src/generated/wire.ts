@@ -150,7 +150,7 @@ export interface PresenceMember {
   readonly metadata?: JsonObject;
   /** When it joined, in Unix milliseconds. */
   readonly joined_at: Timestamp;
-  /** When the server last heard from it, in Unix milliseconds. */
+  /** When the server last received data from it, in Unix milliseconds. */
   readonly last_seen: Timestamp;
 }
 

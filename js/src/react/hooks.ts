@@ -149,13 +149,13 @@ function useReduced<Value>(
       };
       store.held.forEach(fold);
       draw();
-      const stopHearing = store.hear((message) => {
+      const stopMessages = store.onMessage((message) => {
         fold(message);
         given.current.onMessage?.(message);
       });
       const stopDrawing = store.drawn(draw);
       return () => {
-        stopHearing();
+        stopMessages();
         stopDrawing();
       };
     };

@@ -100,7 +100,7 @@ export interface TopicStore {
    *
    * @returns A function that removes the listener.
    */
-  hear(listener: (message: Message) => void): () => void;
+  onMessage(listener: (message: Message) => void): () => void;
   /**
    * Call a function with each rendering, without using the store.
    *
@@ -140,7 +140,7 @@ export function createStore(
 ): TopicStore {
   const listeners = new Set<() => void>();
   const drawers = new Set<() => void>();
-  const hearers = new Set<(message: Message) => void>();
+  const handlers = new Set<(message: Message) => void>();
   const over = new AbortController();
   const present = new Map<string, readonly PresenceMember[]>();
   let state = IDLE;
@@ -184,9 +184,9 @@ export function createStore(
     if (event.kind === 'message') {
       arrived.push(event.message);
       pending.message(event.message);
-      for (const hear of hearers) {
+      for (const handle of handlers) {
         try {
-          hear(event.message);
+          handle(event.message);
         } catch (error) {
           // An error of the program does not end the subscription.
           queueMicrotask(() => {
@@ -285,7 +285,7 @@ export function createStore(
       };
     },
     send: (message, options) => pending.send(message, options),
-    hear: (listener) => attach(hearers, (message) => listener(message)),
+    onMessage: (listener) => attach(handlers, (message) => listener(message)),
     drawn: (listener) => attach(drawers, () => listener()),
     get held() {
       return [...state.messages, ...arrived];

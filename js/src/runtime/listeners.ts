@@ -40,13 +40,13 @@ export class Listeners {
 
   /** Report an event; whether there is a listener. */
   notify<K extends Name>(name: K, event: ClientEvents[K]): boolean {
-    let heard = false;
+    let handled = false;
     for (const [reader, wanted] of this._readers) {
       if (wanted !== name) continue;
       reader.put(event);
-      heard = true;
+      handled = true;
     }
-    return heard;
+    return handled;
   }
 
   /** Report an error that no call can throw to the program (ERR-1). */

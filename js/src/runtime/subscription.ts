@@ -157,11 +157,11 @@ export class Subscription<Data = AnyPayload>
    */
   private async _report(gap: Gap, seen?: boolean): Promise<void> {
     const { stateLoader, onGap } = this._handlers;
-    const heard = this._listeners.notify('gap', gap);
+    const handled = this._listeners.notify('gap', gap);
     await this._call(stateLoader, gap, this.positions);
     if (onGap === 'raise') throw missed(gap);
     await this._call(onGap, gap);
-    if (seen || heard || stateLoader || onGap) return;
+    if (seen || handled || stateLoader || onGap) return;
     warn(gap, this._logged, this._listeners.logger);
   }
 

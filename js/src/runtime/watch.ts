@@ -44,8 +44,8 @@ export async function watch(client: Client): Promise<void> {
   const listen = (
     target: Target | undefined,
     type: string,
-    hear: (event: Happened) => void,
-  ): void => target?.addEventListener?.(type, hear, { signal });
+    handler: (event: Happened) => void,
+  ): void => target?.addEventListener?.(type, handler, { signal });
   let left = Infinity;
   listen(page, 'offline', () => {
     left = clock.now();

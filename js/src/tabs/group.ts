@@ -14,7 +14,7 @@ export interface TabMessage {
 }
 
 /**
- * A message of the relay. Without `begun`, `frame` and `end`, it confirms that the tab was heard.
+ * A message of the relay. Without `begun`, `frame` and `end`, it confirms that the relay knows the tab.
  */
 export interface RelayMessage {
   /** The sender. */

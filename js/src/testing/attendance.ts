@@ -99,7 +99,7 @@ export class Attendance {
       timestamp: this._core.wall(),
     };
     for (const connection of this._core.readers(topic)) {
-      if (connection === but || !connection.hears(topic)) continue;
+      if (connection === but || !connection.takesPresence(topic)) continue;
       if (connection.sink.isStream) this._snapshot(connection, topic);
       else connection.sink.write({ type: 'message', message });
     }

@@ -37,7 +37,7 @@ export class Connection {
   noticeAt: number = Number.POSITIVE_INFINITY;
   /** Before authentication its deadline, then the expiry of the token, by `Clock.now`. */
   deadline: number = Number.POSITIVE_INFINITY;
-  /** When the client was last heard from, by `Clock.now`. */
+  /** When data last arrived from the client, by `Clock.now`. */
   lastReceived: number;
   /** The next check of the connection. */
   timer: TimerHandle | undefined;
@@ -55,7 +55,7 @@ export class Connection {
   }
 
   /** Whether one of its patterns that matches a topic includes presence. */
-  hears(topic: string): boolean {
+  takesPresence(topic: string): boolean {
     return [...this.patterns].some(([pattern, loud]) => loud && matches(pattern, topic));
   }
 }

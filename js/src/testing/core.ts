@@ -101,7 +101,7 @@ export class Core {
     return this._last;
   }
 
-  /** When the client was last heard from, in Unix milliseconds. */
+  /** When data last arrived from the client, in Unix milliseconds. */
   lastSeen({ lastReceived }: Connection): number {
     return Math.round(this.wall() - (this.clock.now() - lastReceived));
   }

@@ -138,7 +138,7 @@ class StreamEnd implements End {
     this._write(`${mark}event: ${name}\ndata: ${JSON.stringify(data)}\n\n`);
   }
 
-  heard(): void {
+  pinged(): void {
     this._write(': keepalive\n\n');
   }
 

@@ -67,8 +67,8 @@ export class Hub {
     return connection;
   }
 
-  /** Record that the client was heard from. */
-  heard(connection: Connection): void {
+  /** Record that data arrived from the client. */
+  touch(connection: Connection): void {
     connection.lastReceived = this.core.clock.now();
   }
 

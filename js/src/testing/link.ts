@@ -24,7 +24,7 @@ export interface End {
   /** Receive a frame; `id` is the position from which an event stream resumes after it. */
   arrived(frame: ServerFrame, id: string | undefined): void;
   /** Receive a ping or a heartbeat of the server. */
-  heard(): void;
+  pinged(): void;
   /** Handle the end of the connection. No code means that it was lost. */
   ended(code: number | undefined, reason: string): void;
 }
@@ -63,7 +63,7 @@ export class Link implements Sink {
   receive(text: string): void {
     this._pass(() => {
       this._host.note(text);
-      this._hub.heard(this.connection);
+      this._hub.touch(this.connection);
       this._hub.receive(this.connection, text);
     });
   }
@@ -89,8 +89,8 @@ export class Link implements Sink {
   ping(): void {
     this._pass(() => {
       // A WebSocket library answers a ping by itself, even while the program is busy.
-      if (!this.isStream) this._hub.heard(this.connection);
-      this._carry(() => this._end.heard());
+      if (!this.isStream) this._hub.touch(this.connection);
+      this._carry(() => this._end.pinged());
     });
   }
 

@@ -43,7 +43,7 @@ export class Presence {
   private readonly _clients = new Map<string, Client>();
   private _joined = 0;
 
-  /** @param _seen Returns when a connected client was last heard from, in Unix milliseconds. */
+  /** @param _seen Returns when data last arrived from a connected client, in Unix milliseconds. */
   constructor(private readonly _seen: (clientId: string) => number | undefined) {}
 
   /** The topics that have a member. */

@@ -76,7 +76,7 @@ export class MemorySocket implements WebSocketLike, End {
     if (this.readyState === OPEN) this._dispatch('message', { data: JSON.stringify(frame) });
   }
 
-  heard(): void {
+  pinged(): void {
     if (this.readyState === OPEN) this._dispatch('ping', {});
   }
 

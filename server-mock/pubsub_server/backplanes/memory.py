@@ -42,7 +42,7 @@ class MemoryLogs:
         return [topic for topic in self.store.named(patterns) if allowed(topic)]
 
     async def positions(
-        self, topics: Sequence[str], at: int | None, *, hear: Sequence[str]
+        self, topics: Sequence[str], at: int | None, *, joined: Sequence[str]
     ) -> tuple[int, Sequence[Standing]]:
         """See `backplane.Logs`; there is nothing to join."""
         now = self._wall()
@@ -135,7 +135,7 @@ class MemoryBackplane:
         return results
 
     @property
-    def hears(self) -> bool:
+    def receiving(self) -> bool:
         """See `backplane.Backplane`."""
         return True
 

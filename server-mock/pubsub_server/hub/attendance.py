@@ -204,7 +204,7 @@ class Attendance:
     def _snapshots(self, connection: Connection, names: Iterable[str]) -> Iterator[bytes]:
         """Snapshots, each created in its turn, of topics that the connection still receives."""
         for name in names:
-            if connection in self._core.router.hearing(name):
+            if connection in self._core.router.watchers(name):
                 yield self._snapshot(connection.encoder, name)
 
     def _snapshot(self, encoder: Encoder, topic: str) -> bytes:
@@ -222,10 +222,10 @@ class Attendance:
         core = self._core
         core.stats.presence_changes += 1
         core.delivery.close_run()
-        hearing = core.router.hearing(topic)
+        watchers = core.router.watchers(topic)
         hooks = core.webhooks
         hooked = hooks is not None and hooks.wants(change, topic)
-        if not hearing and not hooked:
+        if not watchers and not hooked:
             return
         now = core.wall()
         body = change_bytes(change, topic, member_json(member), member.kind, now, id)
@@ -233,7 +233,7 @@ class Attendance:
             hooks.notify(change, topic, body)
         # Created for the first subscriber that needs it.
         encoded: dict[Encoder, bytes] = {}
-        for connection in hearing:
+        for connection in watchers:
             if connection is but:
                 continue
             encoder = connection.encoder

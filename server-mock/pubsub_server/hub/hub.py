@@ -80,7 +80,7 @@ AUTH_ERRORS: Final = frozenset(
     {"auth_timeout", "token_expired", "token_invalid", "connection_limit", "unauthenticated"}
 )
 REPLACED: Final = 4409
-DEAF: Final = "this node receives no messages from Redis"
+NOT_RECEIVING: Final = "this node receives no messages from Redis"
 CLEAN: Final = frozenset({1000, 1001, 4408})
 """Close codes of clients that will not return: their members leave presence immediately."""
 
@@ -198,7 +198,7 @@ class Hub:
             self._tasks.spawn,
         )
         core.backplane.start(self.deliver, self._lacks)
-        core.backplane.watch(self._hearing)
+        core.backplane.watch(self._receiving_changed)
         core.wheel.add(self, clock_() + EXPIRE_EVERY)
 
     @property
@@ -235,8 +235,8 @@ class Hub:
             raise ServiceError("going_away", "the server is shutting down")
         if self.refusing:
             raise ServiceError("unavailable", "the server accepts no new connections now")
-        if not self.hears:
-            raise ServiceError("unavailable", DEAF)
+        if not self.receiving:
+            raise ServiceError("unavailable", NOT_RECEIVING)
         connection = Connection(sink, encoder, self.admission, self.core.clock())
         self._open.add(connection)
         stats = self.core.stats
@@ -245,7 +245,7 @@ class Hub:
         self.admission.expect(connection)
         return connection
 
-    def heard(self, connection: Connection) -> None:
+    def touch(self, connection: Connection) -> None:
         """See `service.Service`."""
         connection.last_received = self.core.clock()
 
@@ -522,18 +522,18 @@ class Hub:
         core = self.core
         return (*gauges(core, self._open, self._positions), *core.backplane.instruments())
 
-    # ------------------------------------------------------------ hearing
+    # ------------------------------------------------------------ receiving
 
     @property
-    def hears(self) -> bool:
+    def receiving(self) -> bool:
         """Whether published messages reach the clients of this node."""
-        return self.core.backplane.hears
+        return self.core.backplane.receiving
 
-    def _hearing(self, hears: bool) -> None:
-        if hears:
+    def _receiving_changed(self, receiving: bool) -> None:
+        if receiving:
             logger.warning("this node receives published messages again, and accepts clients")
             return
-        logger.error("%s; it is not ready, and closes its connections", DEAF)
+        logger.error("%s; it is not ready, and closes its connections", NOT_RECEIVING)
         if not self._draining:
             self._tasks.spawn(self._let_go())
 
@@ -546,7 +546,7 @@ class Hub:
             seconds=settings.drain_timeout / 1000,
             spread=settings.spread / 1000,
             hurry=asyncio.Event(),
-            why=DEAF,
+            why=NOT_RECEIVING,
         )
 
     # ------------------------------------------------------------ end

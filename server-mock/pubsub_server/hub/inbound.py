@@ -175,7 +175,7 @@ class Inbound:
         """Handle the frames that arrived during a slow request."""
         core, identity = self._core, connection.identity
         connection.busy = False
-        # The client could not be heard in the meantime.
+        # The server did not read from the client in the meantime.
         connection.last_received = connection.last_spoke = core.clock()
         self._go_on(connection)
         if connection.busy:

@@ -51,7 +51,7 @@ class _Held:
         self.allowed = allowed
         self.woken = asyncio.Event()
 
-    def hear(self, topic: str, seq: int) -> None:
+    def check(self, topic: str, seq: int) -> None:
         if self.after.get(topic) != seq and not self.woken.is_set() and self.allowed(topic):
             self.woken.set()
 
@@ -117,11 +117,11 @@ class Positions:
         if seq is None:
             return
         for held in self._exact.get(entry.topic, ()):
-            held.hear(entry.topic, seq)
+            held.check(entry.topic, seq)
         if self._patterns:
             for pattern in self._trie.match(entry.topic):
                 for held in self._patterns[pattern]:
-                    held.hear(entry.topic, seq)
+                    held.check(entry.topic, seq)
 
     def expire(self) -> None:
         """Leave topics without a recent request; called periodically."""
@@ -153,7 +153,7 @@ class Positions:
         self,
         wanted: PositionsRequest,
         allowed: Callable[[str], bool],
-        hear: Sequence[str] = (),
+        joined: Sequence[str] = (),
     ) -> PositionList:
         core = self._core
         exact = [each for each in wanted.topics if not is_wildcard(each)]
@@ -171,7 +171,7 @@ class Positions:
             some = order[start : start + PIECE]
             if start:
                 await core.turns.wait(PIECE * TOPIC_SECONDS)
-            now, stands = await core.backplane.logs.positions(some, wanted.at, hear=hear)
+            now, stands = await core.backplane.logs.positions(some, wanted.at, joined=joined)
             timestamp = now if timestamp is None else timestamp
             found.update((each.topic, each) for each in stands)
         positions = [found[topic] for topic in sorted(chosen) if topic in found]

@@ -52,14 +52,14 @@ class Route:
 
     Attributes:
         groups: Connections by encoder.
-        hearing: Connections that receive presence of the topic; None until requested.
+        watchers: Connections that receive presence of the topic; None until requested.
     """
 
-    __slots__ = ("groups", "hearing")
+    __slots__ = ("groups", "watchers")
 
     def __init__(self, connections: Iterable[Connection]) -> None:
         self.groups: dict[Encoder, Group] = {}
-        self.hearing: dict[Connection, None] | None = None
+        self.watchers: dict[Connection, None] | None = None
         for connection in connections:
             self.add(connection)
 
@@ -89,8 +89,8 @@ class Route:
             group.connections.pop(connection, None)
             if not group.connections:
                 del self.groups[connection.encoder]
-        if self.hearing is not None:
-            self.hearing.pop(connection, None)
+        if self.watchers is not None:
+            self.watchers.pop(connection, None)
 
 
 NOWHERE: Final = Route(())
@@ -156,8 +156,8 @@ class Router:
             del self._routes[pattern]
         elif route is not None:
             route.add(connection)
-            if route.hearing is not None and hears(connection, pattern):
-                route.hearing[connection] = None
+            if route.watchers is not None and watches(connection, pattern):
+                route.watchers[connection] = None
 
     def discard(self, connection: Connection, pattern: str) -> None:
         """End a subscription."""
@@ -203,14 +203,14 @@ class Router:
         for topic in self._affected(pattern) if is_wildcard(pattern) else (pattern,):
             route = self._routes.get(topic)
             if route is not None:
-                route.hearing = None
+                route.watchers = None
 
-    def hearing(self, topic: str) -> dict[Connection, None]:
+    def watchers(self, topic: str) -> dict[Connection, None]:
         """Connections that receive presence of a topic."""
         route = self.route(topic)
-        if route.hearing is None:
-            route.hearing = {each: None for each in route if hears(each, topic)}
-        return route.hearing
+        if route.watchers is None:
+            route.watchers = {each: None for each in route if watches(each, topic)}
+        return route.watchers
 
     def route(self, topic: str) -> Route:
         """The route of a topic."""
@@ -259,7 +259,7 @@ class Router:
             if connection not in route:
                 route.add(connection)
                 self._places += 1
-            route.hearing = None
+            route.watchers = None
 
     def _reduce(self, topic: str, connection: Connection) -> None:
         """One pattern less of this connection matches a topic."""
@@ -268,7 +268,7 @@ class Router:
             return
         known = self._exact.get(topic)
         if known is connection or (isinstance(known, dict) and connection in known):
-            route.hearing = None
+            route.watchers = None
         elif connection.wild or len(route) <= 1:
             # Another pattern may also match it; and a route without connections is not kept.
             del self._routes[topic]
@@ -298,7 +298,7 @@ class Router:
         return list(self._exact)
 
 
-def hears(connection: Connection, topic: str) -> bool:
+def watches(connection: Connection, topic: str) -> bool:
     """Whether one of the connection's patterns for this topic was subscribed with presence."""
     silent = connection.silent
     if silent is None:

@@ -183,7 +183,7 @@ class SharedAttendance(Attendance):
 
     # ------------------------------------------------------------ what others do
 
-    def heard(self, change: MemberChange) -> None:
+    def received(self, change: MemberChange) -> None:
         """See `roster.Audience`."""
         core = self._core
         if change.change == "move":
@@ -194,12 +194,12 @@ class SharedAttendance(Attendance):
         if topic in self._reading:
             self._reading[topic] = change.at
         core.delivery.close_run()
-        hearing = core.router.hearing(topic)
-        if hearing:
+        watchers = core.router.watchers(topic)
+        if watchers:
             self._remember(topic)
         frames: dict[Encoder, bytes] = {}
         streams = False
-        for connection in hearing:
+        for connection in watchers:
             own = connection.client_id == change.client_id and change.change != "update"
             if own:
                 continue
@@ -222,7 +222,7 @@ class SharedAttendance(Attendance):
         router = self._core.router
         others = (*router.exact_topics(), *self._known) if anything else ()
         for topic in dict.fromkeys(chain(topics, others)):
-            if router.hearing(topic):
+            if router.watchers(topic):
                 self._refresh(topic, everyone=True)
             else:
                 self._known.pop(topic, None)
@@ -389,13 +389,13 @@ class SharedAttendance(Attendance):
                 # This change is outdated: a later one has been sent.
                 self._stale[topic] = everyone or self._stale.get(topic, False)
                 continue
-            hearing = core.router.hearing(topic)
-            if hearing and present.members[topic]:
+            watchers = core.router.watchers(topic)
+            if watchers and present.members[topic]:
                 self._remember(topic)
             else:
                 self._known.pop(topic, None)
             encoded: dict[Encoder, bytes] = {}
-            for connection in hearing:
+            for connection in watchers:
                 encoder = connection.encoder
                 if not everyone and encoder.presence is Attends.CHANGES:
                     continue

@@ -28,7 +28,8 @@ PATIENCE: Final = 60.0
 A producer repeats unacknowledged records with sequence numbers that the brokers know; another
 producer does not have these numbers. So it is replaced late: when all brokers have moved.
 """
-HEARD: Final = 20
+ERRORS_KEPT: Final = 20
+"""Errors that are kept of one attempt."""
 OTHER_NAME: Final = frozenset({62, 64})
 """The message of OpenSSL for a certificate of another host or address."""
 
@@ -40,23 +41,23 @@ _PROTOCOLS: Final = {
 }
 """Security protocols, by user and TLS."""
 
-_hearing: ContextVar[deque[BaseException] | None] = ContextVar("hearing", default=None)
+_collected: ContextVar[deque[BaseException] | None] = ContextVar("collected", default=None)
 
 
-class _Ear(logging.Handler):
+class _ErrorCollector(logging.Handler):
     """Keeps errors that aiokafka only logs, for the carrier whose task logs them.
 
     It also keeps these lines out of a JSON log.
     """
 
     def emit(self, record: logging.LogRecord) -> None:
-        heard = _hearing.get()
+        errors = _collected.get()
         arguments = record.args if isinstance(record.args, tuple) else ()
-        if heard is not None:
-            heard.extend(each for each in arguments if isinstance(each, BaseException))
+        if errors is not None:
+            errors.extend(each for each in arguments if isinstance(each, BaseException))
 
 
-_EAR: Final = _Ear(logging.WARNING)
+_COLLECTOR: Final = _ErrorCollector(logging.WARNING)
 
 
 def build_tls(settings: Settings) -> ssl.SSLContext | None:
@@ -146,13 +147,13 @@ class KafkaCarrier:
         self._topic = topic
         self._mechanism = mechanism
         self._key = secrets.token_hex(8).encode()
-        self._heard: deque[BaseException] = deque(maxlen=HEARD)
-        logging.getLogger("aiokafka").addHandler(_EAR)
+        self._logged: deque[BaseException] = deque(maxlen=ERRORS_KEPT)
+        logging.getLogger("aiokafka").addHandler(_COLLECTOR)
 
     async def send(self, records: Sequence[bytes]) -> None:
         """See `Carrier`."""
-        self._heard.clear()
-        _hearing.set(self._heard)
+        self._logged.clear()
+        _collected.set(self._logged)
         if self._producer is None:
             producer = self._make()
             try:
@@ -180,7 +181,7 @@ class KafkaCarrier:
 
     def explain(self, error: Exception) -> str:
         """See `Carrier`."""
-        seen = [*self._heard, error]
+        seen = [*self._logged, error]
         remedies = [remedy for each in seen if (remedy := self._remedy(each)) is not None]
         if remedies:
             return remedies[0]

@@ -16,7 +16,7 @@ Change = Literal["join", "leave", "update"]
 
 @dataclass(frozen=True, slots=True)
 class MemberChange:
-    """A change of a topic's members, as every node with a listener hears it.
+    """A change of a topic's members, as each node that listens to the topic receives it.
 
     Attributes:
         change: `move`: the client is on another node from now on, and no one else notices.
@@ -51,7 +51,7 @@ class Present:
 class Audience(Protocol):
     """The hub's side."""
 
-    def heard(self, change: MemberChange) -> None:
+    def received(self, change: MemberChange) -> None:
         """A member of a topic that this node listens to has changed."""
         ...
 
@@ -123,7 +123,7 @@ class Roster(Protocol):
         ...
 
     async def wait_joined(self, joins: Sequence[Future[None]], patterns: Sequence[str]) -> None:
-        """Wait until these joins are recorded and what concerns these patterns is heard.
+        """Wait until these joins are recorded and the changes of these patterns arrive.
 
         Raises:
             ServiceError: `unavailable`: the store is away or too slow.

@@ -6,7 +6,7 @@ import { createRoot } from 'react-dom/client';
 
 /** Functions and values for the test. */
 export interface Shown {
-  heard: number[];
+  received: number[];
   texts: string[];
   stream: StreamView | undefined;
   renderings: number;
@@ -19,7 +19,7 @@ export interface Shown {
 }
 
 const shown: Shown = {
-  heard: [],
+  received: [],
   texts: [],
   stream: undefined,
   renderings: 0,
@@ -40,7 +40,7 @@ function Answer() {
 function Numbers() {
   const { value, status } = useTopic('demo.numbers', {
     limit: 10,
-    onMessage: ({ data }) => shown.heard.push(Number(data)),
+    onMessage: ({ data }) => shown.received.push(Number(data)),
     reduce: (sum: number, { data }) => sum + Number(data),
     initial: 0,
   });

@@ -83,7 +83,7 @@ function tell(line: Json): void {
   process.stdout.write(`${JSON.stringify(line)}\n`);
 }
 
-/** One client, and what a scenario hears of it. */
+/** One client, and what it reports to a scenario. */
 class Client {
   readonly ps: PubSub;
   private readonly _asked: {

@@ -39,13 +39,13 @@ function openTab(t: TestContext, copied: ReadonlyMap<string, string> = new Map()
     }
   };
   /** The number of listeners that the window still has. */
-  const heard = (): number => listeners.filter(([, , signal]) => !signal?.aborted).length;
+  const listening = (): number => listeners.filter(([, , signal]) => !signal?.aborted).length;
   /** Hide the page; the next page finds what it has stored. */
   const reload = (): void => {
     tell('pagehide');
     listeners.length = 0;
   };
-  return { stored, storage, tell, reload, heard };
+  return { stored, storage, tell, reload, listening };
 }
 
 /** A time after the start time of a new page's clock. */
@@ -179,10 +179,10 @@ test('a page keeps nothing of the clients that have ended', async (t) => {
   for (let index = 0; index < 3; index += 1) {
     const { ps } = virtualClient({ recover: true });
     await ps.subscribe('a.b');
-    assert.ok(tab.heard() > 0);
+    assert.ok(tab.listening() > 0);
     ps.disconnect();
     await turns();
-    assert.equal(tab.heard(), 0);
+    assert.equal(tab.listening(), 0);
   }
   tab.reload();
   assert.equal(tab.stored.size, 0);

@@ -137,9 +137,11 @@ test('a reader cancels and steers, and all end with the same text', async () => 
   const server = await started();
   const reader = readStream(server.client(), TOPIC);
   const other = readStream(server.client(), TOPIC);
-  const heard: unknown[] = [];
+  const received: unknown[] = [];
   let isClosed = false;
-  const writer = await writeStream(server.client(), TOPIC, { onSteer: (data) => heard.push(data) });
+  const writer = await writeStream(server.client(), TOPIC, {
+    onSteer: (data) => received.push(data),
+  });
   async function* endless() {
     try {
       for (let n = 0; ; n += 1) {
@@ -155,7 +157,7 @@ test('a reader cancels and steers, and all end with the same text', async () => 
   await within(server, reader.steer({ say: 'shorter' }));
   await within(server, reader.cancel('enough'));
   await within(server, piping);
-  assert.deepEqual(heard, [{ say: 'shorter' }]);
+  assert.deepEqual(received, [{ say: 'shorter' }]);
   assert.ok(writer.signal.aborted && isClosed);
   const first = await within(server, reader.final());
   assert.deepEqual(await within(server, other.final()), first);
@@ -268,14 +270,14 @@ for (const what of ['cancel', 'steer'] as const) {
       await (what === 'cancel' ? reader.cancel('enough') : reader.steer('shorter'));
       yield* messages;
     } as typeof history;
-    const heard: unknown[] = [];
-    const onSteer = (data: unknown): number => heard.push(data);
+    const received: unknown[] = [];
+    const onSteer = (data: unknown): number => received.push(data);
     const taken = writeStream(ps, TOPIC, { id: 'r1', takeOver: true, onSteer });
     const writer = await within(server, taken);
     await server.clock.advance(1_000);
     if (what === 'steer') {
       await within(server, writer.complete());
-      assert.deepEqual(heard, ['shorter']);
+      assert.deepEqual(received, ['shorter']);
     } else {
       await assert.rejects(writer.write('two'), { code: 'cancelled' });
       const { text, reason } = await within(server, reader.final());
@@ -400,14 +402,17 @@ for (const [kind, allow, errors] of [
     const client = server.client();
     const reported: string[] = [];
     client.on('error', (error) => reported.push(error.message));
-    const heard: unknown[] = [];
-    const writer = await writeStream(client, TOPIC, { allow, onSteer: (data) => heard.push(data) });
+    const received: unknown[] = [];
+    const writer = await writeStream(client, TOPIC, {
+      allow,
+      onSteer: (data) => received.push(data),
+    });
     await server.clock.advance(1_000);
     await within(server, reader.steer('louder'));
     await within(server, reader.cancel());
     await server.clock.advance(1_000);
     await within(server, writer.complete());
-    assert.deepEqual(heard, []);
+    assert.deepEqual(received, []);
     assert.deepEqual(reported, [...errors, ...errors]);
     await server.stop();
   });
@@ -416,24 +421,24 @@ for (const [kind, allow, errors] of [
 test('steer handlers run one at a time, in order', async () => {
   const server = await started();
   const reader = readStream(server.client(), TOPIC);
-  const heard: unknown[] = [];
+  const received: unknown[] = [];
   let go = (): void => {};
   const opened = new Promise<void>((resolve) => {
     go = resolve;
   });
   const onSteer = async (data: unknown): Promise<void> => {
-    heard.push(data);
+    received.push(data);
     await opened;
-    heard.push(data);
+    received.push(data);
   };
   const writer = await writeStream(server.client(), TOPIC, { onSteer });
   await server.clock.advance(1_000);
   for (const data of [1, 2]) await within(server, reader.steer(data));
   await server.clock.advance(1_000);
-  assert.deepEqual(heard, [1]);
+  assert.deepEqual(received, [1]);
   go();
   await server.clock.advance(1_000);
-  assert.deepEqual(heard, [1, 1, 2, 2]);
+  assert.deepEqual(received, [1, 1, 2, 2]);
   await within(server, writer.complete());
   await server.stop();
 });

@@ -181,8 +181,8 @@ test('the state is loaded once per gap, before the program receives the gap and 
   const tell = (what: string) => (gap: Gap, positions?: object) => {
     order.push([what, gap.missed, positions]);
   };
-  const heard: Gap[] = [];
-  ps.on('gap', (gap) => heard.push(gap));
+  const received: Gap[] = [];
+  ps.on('gap', (gap) => received.push(gap));
   const options = { queue: { messages: 2 }, stateLoader: tell('load'), onGap: tell('gap') };
   const sub = await ps.subscribe('a.b', options);
   for (let data = 1; data <= 4; data += 1) peer.socket.receive(peer.message('a.b', data));
@@ -194,7 +194,7 @@ test('the state is loaded once per gap, before the program receives the gap and 
     ['load', 2, { 'a.b': 2 }],
     ['gap', 2, undefined],
   ]);
-  assert.equal(heard.length, 1);
+  assert.equal(received.length, 1);
   await ps.close();
 });
 

@@ -125,7 +125,7 @@ export class Run {
     }
   }
 
-  /** The link of a session that is connected and can hear the server. */
+  /** The link of a session that is connected and receives from the server. */
   private _connected(): Link | undefined {
     const { link, session } = this.shell;
     return link?.frozen || session.lifecycle.state !== 'connected' ? undefined : link;

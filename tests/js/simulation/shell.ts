@@ -30,7 +30,7 @@ const STREAMED: readonly string[] = ['subscribed', 'message', 'presence.snapshot
 export class Link {
   alive = true;
   frozen = false;
-  heard: number;
+  lastReceived: number;
   turn = 0;
   readonly connection: Connection;
   private _arrivesUp = 0;
@@ -40,7 +40,7 @@ export class Link {
     private readonly _shell: Shell,
     readonly transport: TransportName,
   ) {
-    this.heard = _shell.world.now;
+    this.lastReceived = _shell.world.now;
     this.connection = new Connection(
       (frame) => this._down(frame),
       (code, reason, retryAfter) => this._closedByServer(code, reason, retryAfter),
@@ -72,7 +72,7 @@ export class Link {
       // The frame is lost if another event stream has replaced its stream.
       if (stream !== this.connection.stream && STREAMED.includes(frame.type)) return;
       if (this.alive && !this.frozen) {
-        this.heard = world.now;
+        this.lastReceived = world.now;
         this._shell.received(frame);
       }
     });
@@ -309,7 +309,7 @@ export class Shell {
       if (this.timers.get(name) !== number) return;
       this.timers.delete(name);
       const { link } = this;
-      let idle = link ? this.world.now - link.heard : 0;
+      let idle = link ? this.world.now - link.lastReceived : 0;
       // Keepalive comments arrive on an event stream.
       if (link?.transport === 'sse' && !link.frozen) idle = Math.min(idle, 15_000);
       this.feed({ kind: 'timerFired', name, idle });

@@ -69,7 +69,7 @@ class Peer {
 class Reader {
   readonly received: Frame[] = [];
   private _text = '';
-  private _hears: () => void = () => {};
+  private _notify: () => void = () => {};
 
   constructor(response: Response) {
     void this._read(response).catch(() => {});
@@ -93,7 +93,7 @@ class Reader {
     const fields = Object.fromEntries(lines) as Readonly<Record<string, string>>;
     if (fields['data'])
       this.received.push({ event: fields['event'], data: JSON.parse(fields['data']) });
-    this._hears();
+    this._notify();
   }
 
   /** Wait until the message with this id has arrived, and with it everything sent before. */
@@ -103,9 +103,9 @@ class Reader {
         ({ data }) => (data as Frame)['id'] === id || JSON.stringify(data).includes(id),
       );
     while (!has()) {
-      const heard = deferred<void>();
-      this._hears = () => heard.resolve();
-      await bounded(heard.promise, `the event ${id}`);
+      const arrived = deferred<void>();
+      this._notify = () => arrived.resolve();
+      await bounded(arrived.promise, `the event ${id}`);
     }
   }
 }

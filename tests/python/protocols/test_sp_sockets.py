@@ -227,8 +227,8 @@ async def test_sending_without_subscribers_succeeds_and_keeps_nothing(
     pub.send(b"lost")
     sub.subscribe(b"")
     await join(pub, sub, folder=tmp_path)
-    pub.send(b"heard")
-    assert await sub.recv(timeout=10) == b"heard"
+    pub.send(b"received")
+    assert await sub.recv(timeout=10) == b"received"
     assert pub.stats.sent == 2
     assert [peer.sent for peer in pub.stats.peers] == [1]
 

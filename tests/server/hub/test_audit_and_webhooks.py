@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 class Ears:
     def __init__(self) -> None:
-        self.heard: list[tuple[Any, ...]] = []
+        self.received: list[tuple[Any, ...]] = []
 
     def record(
         self, action: str, identity: Identity, topic: str, *, client_id: str | None,
         message_id: str | None = None, refused: str | None = None,
     ) -> None:  # fmt: skip
-        self.heard.append((action, identity.user_id, topic, refused))
+        self.received.append((action, identity.user_id, topic, refused))
 
     def auth(
         self, identity: Identity | None, caller: Caller | None, *,
@@ -37,7 +37,7 @@ class Ears:
         return topic != "quiet"
 
     def notify(self, event: str, topic: str, body: bytes) -> None:
-        self.heard.append((event, topic, orjson.loads(body)))
+        self.received.append((event, topic, orjson.loads(body)))
 
 
 async def test_operations_and_rejections_are_audited() -> None:
@@ -49,7 +49,7 @@ async def test_operations_and_rejections_are_audited() -> None:
     alice.publish("a", 1)
     alice.publish("closed", 1)
     alice.say("unsubscribe", topics=["a"])
-    assert ears.heard == [
+    assert ears.received == [
         ("subscribe", "alice", "a", None),
         ("subscribe", "alice", "closed", "forbidden"),
         ("publish", "alice", "a", None),
@@ -64,23 +64,23 @@ async def test_webhooks_receive_the_events_they_select() -> None:
     alice = await rig.client("alice")
     alice.subscribe("a", "quiet")
     alice.subscribe("*")
-    alice.hear()
+    alice.read()
     alice.publish("a", {"x": 1}, id="m")
     alice.publish("a", {"x": 1}, id="m")
     alice.publish("quiet", 2)
     (message,) = [m for m in alice.messages() if m["topic"] == "a"]
     alice.close(1000)
-    reported = [(event, topic) for event, topic, _ in ears.heard]
+    reported = [(event, topic) for event, topic, _ in ears.received]
     assert reported == [
         ("subscribe", "a"), ("join", "a"), ("subscribe", "*"), ("publish", "a"), ("leave", "a"),
     ]  # fmt: skip
-    assert ears.heard[3][2] == message
+    assert ears.received[3][2] == message
 
 
 async def test_a_record_that_fails_leaves_no_publisher_without_an_answer() -> None:
     rig = Rig()
     alice = await rig.client("alice")
-    alice.hear()
+    alice.read()
 
     class Full(Ears):
         def notify(self, event: str, topic: str, body: bytes) -> None:
@@ -88,4 +88,4 @@ async def test_a_record_that_fails_leaves_no_publisher_without_an_answer() -> No
 
     rig.hub.core.webhooks = Full()
     alice.say("publish", message={"topic": "a", "data": 1}, ref="r")
-    assert alice.hear_one("published")["ref"] == "r"
+    assert alice.read_one("published")["ref"] == "r"

@@ -14,7 +14,7 @@ async def test_auth_is_answered_with_the_version_of_the_server(version: object) 
     peer = rig.stranger()
     peer.say("auth", token="alice", version=version)
     await rig.settle()
-    assert peer.hear_one("auth.ok")["version"] == 1
+    assert peer.read_one("auth.ok")["version"] == 1
 
 
 @pytest.mark.parametrize("version", ["0.9", "2.0", "1", 1.5])
@@ -23,7 +23,7 @@ async def test_a_version_that_is_not_an_integer_is_rejected(version: object) -> 
     peer = rig.stranger()
     peer.say("auth", token="alice", version=version)
     await rig.settle()
-    error = peer.hear_one("error")
+    error = peer.read_one("error")
     assert error["code"] == "invalid_frame"
     assert "`version`" in error["message"]
 
@@ -40,7 +40,7 @@ async def test_nothing_is_answered_before_auth() -> None:
         ("levitate", {}),
     ):
         peer.say(kind, ref="7", **fields)
-        error = peer.hear_one("error")
+        error = peer.read_one("error")
         assert (error["code"], error["ref"]) == ("unauthenticated", "7")
     assert peer.ending() is None
 
@@ -50,7 +50,7 @@ async def test_auth_ok_contains_the_identity_and_the_features_of_the_server() ->
     peer = rig.stranger()
     peer.say("auth", token="Bearer alice:user:1700000100000", ref="r", version=1)
     await rig.settle()
-    ok = peer.hear_one("auth.ok")
+    ok = peer.read_one("auth.ok")
     assert ok["client_id"].startswith("cl_")
     assert ok["ref"] == "r"
     assert ok["user_id"] == "alice"
@@ -69,7 +69,7 @@ async def test_a_bad_token_is_refused_and_the_connection_ends() -> None:
     peer = rig.stranger()
     peer.say("auth", token="bad", ref="r")
     await rig.settle()
-    error = peer.hear_one("auth.error")
+    error = peer.read_one("auth.error")
     assert (error["code"], error["ref"]) == ("token_invalid", "r")
     assert peer.ending() == (4401, "token_invalid")
 
@@ -80,9 +80,9 @@ async def test_frames_that_follow_auth_at_once_wait_for_it() -> None:
     peer.say("auth", token="alice")
     peer.say("subscribe", topics=["a"], ref="1")
     peer.say("ping", ref="2")
-    assert peer.hear() == []
+    assert peer.read() == []
     await rig.settle()
-    assert [frame["type"] for frame in peer.hear()] == [
+    assert [frame["type"] for frame in peer.read()] == [
         "auth.ok", "subscribed", "presence.snapshot", "pong",
     ]  # fmt: skip
 
@@ -93,16 +93,16 @@ async def test_frames_that_wait_for_auth_are_bounded() -> None:
     peer.say("auth", token="alice")
     for _ in range(module.WAITING_FRAMES + 10):
         peer.say("ping")
-    assert [frame["code"] for frame in peer.hear()] == ["unauthenticated"] * 10
+    assert [frame["code"] for frame in peer.read()] == ["unauthenticated"] * 10
 
 
 async def test_a_connection_without_auth_ends_after_its_deadline() -> None:
     rig = Rig(auth_deadline=5000)
     peer = rig.stranger()
     rig.advance(4.9)
-    assert peer.hear() == []
+    assert peer.read() == []
     rig.advance(0.2)
-    assert peer.hear_one("auth.error")["code"] == "auth_timeout"
+    assert peer.read_one("auth.error")["code"] == "auth_timeout"
     assert peer.ending() == (4401, "auth_timeout")
 
 
@@ -114,15 +114,15 @@ async def test_a_token_that_ends_is_announced_and_then_ends_the_connection() -> 
     rig = Rig(presence_timeout=1_000_000, server_ping_interval=1_000_000, program_timeout=0)
     alice = await rig.client(token(200))
     rig.advance(139.9)
-    assert alice.hear() == []
+    assert alice.read() == []
     rig.advance(0.2)
-    expiring = alice.hear_one("auth.expiring")
+    expiring = alice.read_one("auth.expiring")
     assert expiring["expires_at"] == START_MS + 200_000
     assert 59_000 < expiring["expires_in"] <= 60_000
     rig.advance(59.8)
-    assert alice.hear() == []
+    assert alice.read() == []
     rig.advance(0.2)
-    assert alice.hear_one("auth.error")["code"] == "token_expired"
+    assert alice.read_one("auth.error")["code"] == "token_expired"
     assert alice.ending() == (4401, "token_expired")
 
 
@@ -130,16 +130,16 @@ async def test_a_client_with_short_tokens_is_not_asked_for_one_after_another() -
     rig = Rig(presence_timeout=1_000_000, server_ping_interval=1_000_000, program_timeout=0)
     alice = await rig.client(token(30))
     rig.advance(14.9)
-    assert alice.hear() == []
+    assert alice.read() == []
     rig.advance(0.2)
-    assert 14_000 < alice.hear_one("auth.expiring")["expires_in"] <= 15_000
+    assert 14_000 < alice.read_one("auth.expiring")["expires_in"] <= 15_000
     alice.say("auth", token=token(45))
     await rig.settle()
-    alice.hear_one("auth.ok")
+    alice.read_one("auth.ok")
     rig.advance(14.8)
-    assert alice.hear() == []
+    assert alice.read() == []
     rig.advance(0.3)
-    alice.hear_one("auth.expiring")
+    alice.read_one("auth.expiring")
 
 
 async def test_a_new_token_keeps_the_client_and_its_subscriptions() -> None:
@@ -148,17 +148,17 @@ async def test_a_new_token_keeps_the_client_and_its_subscriptions() -> None:
     client_id = alice.connection.client_id
     alice.subscribe("a")
     rig.advance(50)
-    alice.hear()
+    alice.read()
     alice.say("auth", token=token(1000), ref="again")
     await rig.settle()
-    ok = alice.hear_one("auth.ok")
+    ok = alice.read_one("auth.ok")
     assert (ok["client_id"], ok["ref"]) == (client_id, "again")
     rig.advance(100)
     assert alice.ending() is None
     alice.publish("a", 1)
     assert len(alice.messages()) == 1
     rig.advance(800)
-    assert alice.hear_one("auth.expiring")
+    assert alice.read_one("auth.expiring")
 
 
 async def test_nothing_is_lost_while_a_new_token_is_being_checked() -> None:
@@ -171,10 +171,10 @@ async def test_nothing_is_lost_while_a_new_token_is_being_checked() -> None:
     alice.publish("a", 1)
     assert len(alice.messages()) == 1
     alice.say("auth", token="alice", ref="2")
-    assert alice.hear_one("error")["code"] == "rate_limited"
+    assert alice.read_one("error")["code"] == "rate_limited"
     rig.people.gate.set()
     await rig.settle()
-    assert alice.hear_one("auth.ok")["ref"] == "1"
+    assert alice.read_one("auth.ok")["ref"] == "1"
 
 
 async def test_a_new_token_that_is_bad_leaves_the_old_one_in_force() -> None:
@@ -183,10 +183,10 @@ async def test_a_new_token_that_is_bad_leaves_the_old_one_in_force() -> None:
     for bad in ("bad", "mallory", "alice:service"):
         alice.say("auth", token=bad)
         await rig.settle()
-        assert alice.hear_one("auth.error")["code"] == "token_invalid"
+        assert alice.read_one("auth.error")["code"] == "token_invalid"
     assert alice.ending() is None
     alice.say("ping")
-    assert alice.hear_one("pong")
+    assert alice.read_one("pong")
 
 
 async def test_the_permissions_of_a_new_token_are_checked_again() -> None:
@@ -198,7 +198,7 @@ async def test_the_permissions_of_a_new_token_are_checked_again() -> None:
     rig.rules.unreadable = lambda identity, topic: topic in ("b", "c.x")
     alice.say("auth", token="alice")
     await rig.settle()
-    frames = alice.hear()
+    frames = alice.read()
     assert [(f["code"], f["topic"]) for f in frames if f["type"] == "error"] == [("forbidden", "b")]
     for topic in ("a", "b", "c.x", "c.y"):
         alice.publish(topic, topic)
@@ -212,7 +212,7 @@ async def test_connections_of_a_user_are_bounded() -> None:
     third = rig.stranger()
     third.say("auth", token="alice")
     await rig.settle()
-    assert third.hear_one("auth.error")["code"] == "connection_limit"
+    assert third.read_one("auth.error")["code"] == "connection_limit"
     assert third.ending() == (4429, "connection_limit")
     await rig.client("bob")
     first.close()

@@ -41,7 +41,7 @@ async def joined(rig: Rig, encoder: Encoder, *topics: str) -> tuple[Connection, 
     return connection, sink
 
 
-def heard(rig: Rig, sink: FakeSink) -> bytes:
+def received(rig: Rig, sink: FakeSink) -> bytes:
     rig.hub.core.delivery.flush()
     data = b"".join(sink.writes)
     sink.writes.clear()
@@ -62,8 +62,8 @@ async def test_a_wire_of_its_own_gets_what_sockets_publish_and_nothing_else() ->
     alice.publish("b.c", 2)
     assert [member.user_id for member in await rig.hub.attendance.members("a")] == ["alice"]
     rig.advance(200)
-    assert heard(rig, one) == b"1\n2\n"
-    assert heard(rig, two) == b"1\n"
+    assert received(rig, one) == b"1\n2\n"
+    assert received(rig, two) == b"1\n"
     assert lines.encoded == 2
     assert rig.hub.stats.connections == {"socket": 0, "lines": 2}
 
@@ -80,8 +80,8 @@ async def test_a_connection_without_echo_misses_what_it_published_alone() -> Non
             ROBOT, [draft("a", b"%d" % number)], connection=connection
         )
         assert isinstance(answer, Published)
-    assert heard(rig, own) == b"3\n"
-    assert heard(rig, other) == b"1\n2\n4\n"
+    assert received(rig, own) == b"3\n"
+    assert received(rig, other) == b"1\n2\n4\n"
     assert [message["data"] for message in alice.messages()] == [1, 2, 3, 4]
     assert not rig.hub.core.echoes
 
@@ -125,6 +125,6 @@ async def test_frames_of_a_listener_keep_their_place_among_the_messages() -> Non
     await rig.hub.publish(ROBOT, [draft("a", b"1")], connection=other)
     rig.hub.send(mine, b"between\n")
     await rig.hub.publish(ROBOT, [draft("a", b"2")], connection=other)
-    assert heard(rig, own) == b"1\nbetween\n2\n"
+    assert received(rig, own) == b"1\nbetween\n2\n"
     assert (rig.hub.reach("a"), rig.hub.reach("b")) == (1, 0)
     assert SOCKET.echoes

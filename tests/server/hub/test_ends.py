@@ -15,17 +15,17 @@ async def test_a_silent_client_is_pinged_and_then_given_up() -> None:
     bob.subscribe("a")
     for _ in range(20):
         rig.advance(1)
-        rig.hub.heard(bob.connection)
-        bob.hear()
+        rig.hub.touch(bob.connection)
+        bob.read()
     assert alice.pings == 0
-    alice.hear()
+    alice.read()
     assert alice.pings == 1
     assert bob.pings == 0
     rig.advance(9.9)
     assert alice.ending() is None
-    rig.hub.heard(bob.connection)
+    rig.hub.touch(bob.connection)
     rig.advance(0.4)
-    assert alice.hear_one("error")["code"] == "idle_timeout"
+    assert alice.read_one("error")["code"] == "idle_timeout"
     assert alice.ending() == (4408, "idle_timeout")
     await asyncio.sleep(0)
     assert bob.presence() == [("presence.leave", "alice")]
@@ -36,7 +36,7 @@ async def test_any_byte_counts_as_a_heartbeat() -> None:
     alice = await rig.client("alice")
     for _ in range(20):
         rig.advance(16)
-        rig.hub.heard(alice.connection)
+        rig.hub.touch(alice.connection)
     assert alice.ending() is None
 
 
@@ -45,16 +45,16 @@ async def test_a_pause_of_the_server_ends_no_client_that_answers_afterwards() ->
     alice, bob = await rig.client("alice"), await rig.client("bob")
     for peer in (alice, bob):
         peer.subscribe("a")
-        peer.hear()
+        peer.read()
     rig.now += 300
     rig.hub.core.wheel.run()
-    rig.hub.heard(alice.connection)
+    rig.hub.touch(alice.connection)
     alice.say("ping")
     rig.advance(14)
     assert (alice.ending(), bob.ending()) == (None, None)
-    rig.hub.heard(alice.connection)
+    rig.hub.touch(alice.connection)
     rig.advance(2)
-    bob.hear()
+    bob.read()
     assert (alice.ending(), bob.ending()) == (None, (4408, "idle_timeout"))
     assert bob.pings == 1
 
@@ -79,17 +79,17 @@ async def test_a_socket_that_answers_for_a_program_that_hangs_is_given_up() -> N
     for second in range(119):
         rig.advance(1)
         for peer in (hangs, hidden):
-            rig.hub.heard(peer.connection)
+            rig.hub.touch(peer.connection)
         if second % 60 == 59:
             # In a hidden tab, timers run once a minute.
             hidden.say("ping")
     assert hangs.ending() is None
-    hidden.hear()
+    hidden.read()
     for _ in range(20):
         rig.advance(1)
         for peer in (hangs, hidden):
-            rig.hub.heard(peer.connection)
-    error = hangs.hear()[-1]
+            rig.hub.touch(peer.connection)
+    error = hangs.read()[-1]
     assert error["code"] == "idle_timeout"
     assert "the client sent no frame for 120 s" in error["message"]
     assert hangs.ending() == (4408, "idle_timeout")
@@ -103,13 +103,13 @@ async def test_a_slow_consumer_is_cut_with_a_reason_and_catches_up_from_history(
     slow, quick = await rig.client("slow"), await rig.client("quick")
     first = slow.subscribe("a", presence=False)
     quick.subscribe("a", presence=False)
-    slow.hear()
+    slow.read()
     rig.hub.pause(slow.connection)
     for number in range(50):
         quick.publish("a", str(number) * 300)
         rig.hub.core.delivery.flush()
     assert len(quick.messages()) == 50
-    assert slow.hear_one("error")["code"] == "slow_consumer"
+    assert slow.read_one("error")["code"] == "slow_consumer"
     assert slow.ending() == (4500, "slow_consumer")
     assert rig.hub.stats.slow_consumers == 1
     again = await rig.client("slow")
@@ -125,7 +125,7 @@ async def test_draining_closes_connections_and_accepts_nothing_new() -> None:
     await rig.hub.drain(1)
     for peer in (alice, stranger):
         assert peer.ending() == (1001, "going_away")
-    frames = alice.hear()
+    frames = alice.read()
     assert [f["type"] for f in frames if f["type"] != "presence.snapshot"] == ["message", "error"]
     with pytest.raises(ServiceError) as caught:
         rig.stranger()
@@ -155,7 +155,7 @@ async def test_a_connection_that_ends_while_its_token_is_checked_is_forgotten() 
     peer.close()
     rig.people.gate.set()
     await rig.settle()
-    assert peer.hear() == []
+    assert peer.read() == []
     assert rig.hub.core.connections == {}
     for _ in range(rig.settings.connections_per_user):
         await rig.client("alice")

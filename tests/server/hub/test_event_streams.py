@@ -7,7 +7,7 @@ async def test_a_stream_is_kept_alive_by_comments_and_never_idle() -> None:
     rig = Rig()
     stream = await rig.client("alice", STREAM)
     rig.advance(61)
-    assert stream.hear() == [{"comment": "keepalive"}] * 4
+    assert stream.read() == [{"comment": "keepalive"}] * 4
     assert stream.ending() is None
 
 
@@ -19,7 +19,7 @@ async def test_an_event_stream_carries_the_same_envelope_with_a_mark_to_resume_f
     stream.send('{"type":"subscribe","topics":["a"],"since":0,"presence":false}')
     alice.subscribe("a")
     alice.publish("a", 1)
-    subscribed, message = stream.hear()
+    subscribed, message = stream.read()
     assert subscribed["event"] == "subscribed"
     assert subscribed["mark"] == f"{START_MS - 1}-a@{START_MS * 1000}"
     assert [m["data"] for m in subscribed["history"]] == [0]

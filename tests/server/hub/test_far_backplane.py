@@ -70,10 +70,10 @@ async def test_live_messages_wait_behind_a_replay_that_is_on_its_way() -> None:
     alice = await rig.client("alice")
     alice.say("subscribe", topics=["a"], since=0, ref="1", presence=False)
     backplane.append([Draft("a", "t", b"1", None, None, None)], ("user", "u"))
-    assert alice.hear() == []
+    assert alice.read() == []
     backplane.gate.set()
     await rig.settle()
-    assert [f["type"] for f in alice.hear()] == ["subscribed", "message"]
+    assert [f["type"] for f in alice.read()] == ["subscribed", "message"]
 
 
 async def test_a_publish_is_answered_when_the_store_has_answered() -> None:
@@ -81,20 +81,20 @@ async def test_a_publish_is_answered_when_the_store_has_answered() -> None:
     rig = Rig(backplane=backplane)
     alice = await rig.client("alice")
     alice.say("publish", ref="1", topic="a", data=1)
-    assert alice.hear() == []
+    assert alice.read() == []
     backplane.gate.set()
     await backplane.answering
     await rig.settle()
-    assert alice.hear_one("published")["ref"] == "1"
+    assert alice.read_one("published")["ref"] == "1"
     backplane.failing = True
     alice.say("publish", ref="2", topic="a", data=1)
     alice.say("subscribe", ref="3", topics=["a"])
     await backplane.answering
     await rig.settle()
-    errors = alice.hear()
+    errors = alice.read()
     assert [(e["code"], e["ref"]) for e in errors] == [("unavailable", "2"), ("unavailable", "3")]
     alice.say("ping")
-    assert alice.hear_one("pong")
+    assert alice.read_one("pong")
 
 
 async def test_a_new_token_with_fewer_permissions_also_limits_a_subscribe_in_progress() -> None:
@@ -113,7 +113,7 @@ async def test_a_new_token_with_fewer_permissions_also_limits_a_subscribe_in_pro
         await until(lambda: alice.connection.authenticating, False)
     backplane.gate.set()
     await rig.settle()
-    frames = alice.hear()
+    frames = alice.read()
     (answer,) = (each for each in frames if each["type"] == "subscribed")
     assert answer["topics"] == ["a", "c.*"]
     assert [(each["topic"], each["code"]) for each in answer["denied"]] == [("b", "forbidden")]
@@ -138,7 +138,7 @@ async def test_a_new_token_with_fewer_permissions_also_limits_a_search_in_progre
     alice.say("subscribe", topics=["c.*"], history=1, ref="1")
     rig.people.gate.set()
     await rig.settle()
-    answers = [each for each in alice.hear() if each["type"] == "subscribed"]
+    answers = [each for each in alice.read() if each["type"] == "subscribed"]
     shown = {message["topic"] for answer in answers for message in answer["history"]}
     assert {"c.7", "c.8"} & (shown | set(answers[-1]["positions"])) == {"c.8"}
 
@@ -161,5 +161,5 @@ async def test_a_new_token_with_fewer_permissions_also_limits_the_members_that_w
         await until(lambda: alice.connection.authenticating, False)
     backplane.gate.set()
     await rig.settle()
-    shown = {each["topic"] for each in alice.hear() if each["type"] == "presence.snapshot"}
+    shown = {each["topic"] for each in alice.read() if each["type"] == "presence.snapshot"}
     assert {"c.6", "c.7", "c.8"} & shown == {"c.6", "c.8"}

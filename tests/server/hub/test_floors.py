@@ -56,10 +56,10 @@ def entry(seq: int, topic: str = TOPIC) -> Entry:
 async def subscribe(rig: Rig, peer: Peer, *topics: str) -> None:
     peer.say("subscribe", topics=list(topics), presence=False)
     await rig.settle()
-    peer.hear()
+    peer.read()
 
 
-def heard(peer: Peer) -> list[int]:
+def received(peer: Peer) -> list[int]:
     return [each["seq"] for each in peer.messages()]
 
 
@@ -69,12 +69,12 @@ async def test_what_a_replay_included_is_not_delivered_again() -> None:
     alice, bob = await rig.client("alice"), await rig.client("bob")
     await subscribe(rig, alice, "demo.*")
     seq = backplane.put()
-    assert heard(alice) == [seq]
+    assert received(alice) == [seq]
     await subscribe(rig, bob, TOPIC)
     for each in (seq, seq + 1, seq + 2):
         rig.hub.deliver(entry(each))
-    assert heard(alice) == [seq, seq + 1, seq + 2]
-    assert heard(bob) == [seq + 1, seq + 2]
+    assert received(alice) == [seq, seq + 1, seq + 2]
+    assert received(bob) == [seq + 1, seq + 2]
     assert len(rig.hub.core.floors) == 0
 
 
@@ -111,9 +111,9 @@ async def test_what_comes_during_a_replay_follows_it_unless_it_is_part_of_it(pat
     bob = await begin(rig, backplane, pattern)
     for each in (seq - 1, seq, seq + 1):
         rig.hub.deliver(entry(each))
-    assert bob.hear() == []
+    assert bob.read() == []
     await finish(rig, backplane)
-    answer, *live = bob.hear()
+    answer, *live = bob.read()
     assert answer["positions"] == {TOPIC: seq}
     assert [frame["message"]["seq"] for frame in live] == [seq + 1]
 
@@ -124,12 +124,12 @@ async def test_an_older_subscription_does_not_wait_for_the_replay_of_a_newer_one
     seq = backplane.put()
     bob = await begin(rig, backplane, "demo.*")
     await finish(rig, backplane)
-    bob.hear()
+    bob.read()
     backplane.gate.clear()
     bob.say("subscribe", topics=[TOPIC], presence=False)
     rig.hub.deliver(entry(seq + 1))
     await finish(rig, backplane)
-    assert [frame["type"] for frame in bob.hear()] == ["subscribed", "message"]
+    assert [frame["type"] for frame in bob.read()] == ["subscribed", "message"]
 
 
 @pytest.mark.parametrize("pattern", [TOPIC, "demo.*"])
@@ -139,13 +139,13 @@ async def test_a_repeated_subscription_replays_what_still_comes_to_the_first(pat
     bob = await rig.client("bob")
     await subscribe(rig, bob, pattern)
     seq = backplane.put()
-    bob.hear()
+    bob.read()
     backplane.gate.clear()
     bob.say("subscribe", topics=[pattern], history=10, presence=False)
     rig.hub.deliver(entry(seq))
     await finish(rig, backplane)
     rig.hub.deliver(entry(seq + 1))
-    answer, *live = bob.hear()
+    answer, *live = bob.read()
     assert [each["seq"] for each in answer["history"]] == [seq]
     assert [frame["message"]["seq"] for frame in live] == [seq, seq + 1]
 
@@ -158,9 +158,9 @@ async def test_a_repeated_subscription_whose_replay_fails_stays_in_force() -> No
     backplane.failing = True
     bob.say("subscribe", topics=[TOPIC], history=10, presence=False)
     await rig.settle()
-    assert bob.hear_one("error")["code"] == "unavailable"
+    assert bob.read_one("error")["code"] == "unavailable"
     rig.hub.deliver(entry(backplane.put() + 1))
-    assert len(heard(bob)) == 2
+    assert len(received(bob)) == 2
 
 
 async def test_a_topic_that_a_connection_may_not_read_any_more_does_not_follow_its_replay() -> None:
@@ -171,7 +171,7 @@ async def test_a_topic_that_a_connection_may_not_read_any_more_does_not_follow_i
     rig.hub.deliver(entry(seq + 1))
     rig.hub.subscriptions.drop(bob.connection, TOPIC)
     await finish(rig, backplane)
-    assert [frame["type"] for frame in bob.hear()] == ["subscribed"]
+    assert [frame["type"] for frame in bob.read()] == ["subscribed"]
 
 
 async def test_a_connection_for_which_too_much_waits_during_its_replay_is_ended() -> None:
@@ -184,7 +184,7 @@ async def test_a_connection_for_which_too_much_waits_during_its_replay_is_ended(
     rig.hub.deliver(large)
     assert bob.ending() is None
     rig.hub.deliver(large)
-    bob.hear()
+    bob.read()
     assert bob.ending() == (4500, "slow_consumer")
     await finish(rig, backplane)
 
@@ -226,7 +226,7 @@ async def test_nothing_is_kept_for_a_replay_that_failed() -> None:
     backplane.failing = True
     bob.say("subscribe", topics=[TOPIC], presence=False)
     await rig.settle()
-    assert bob.hear_one("error")["code"] == "unavailable"
+    assert bob.read_one("error")["code"] == "unavailable"
     assert rig.hub.core.floors.idle
 
 
@@ -254,5 +254,5 @@ async def test_a_replay_that_fails_ends_the_subscription_however_many_there_are(
     backplane.failing = True
     bob.say("subscribe", topics=[TOPIC], presence=False)
     await rig.settle()
-    assert bob.hear_one("error")["code"] == "unavailable"
+    assert bob.read_one("error")["code"] == "unavailable"
     assert list(bob.connection.patterns) == older

@@ -16,11 +16,11 @@ async def test_malformed_frames_are_rejected_and_the_connection_stays_open() -> 
     peer = await rig.client("alice")
     for data in ("{", "[]", '"x"', b"\xff", '{"type":5}', '{"type":"subscribe"}'):
         peer.send(data)
-        assert peer.hear_one("error")["code"] == "invalid_frame"
+        assert peer.read_one("error")["code"] == "invalid_frame"
     peer.say("levitate", ref="9")
-    assert peer.hear_one("error")["ref"] == "9"
+    assert peer.read_one("error")["ref"] == "9"
     peer.say("ping", ref="a")
-    assert peer.hear_one("pong")["ref"] == "a"
+    assert peer.read_one("pong")["ref"] == "a"
 
 
 async def test_many_malformed_frames_in_a_row_end_the_connection() -> None:
@@ -45,7 +45,7 @@ async def test_an_internal_error_is_reported_as_internal(caplog: pytest.LogCaptu
 
     rig.rules.unwritable = broken
     alice.say("publish", ref="1", topic="a", data=1)
-    error = alice.hear_one("error")
+    error = alice.read_one("error")
     assert (error["code"], error["ref"]) == ("internal", "1")
     assert "rules are broken" not in error["message"]
     assert "cannot handle a frame" in caplog.text

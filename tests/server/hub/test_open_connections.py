@@ -19,7 +19,7 @@ ALICE = Identity(user_id="alice", kind="user")
 
 class CutLog:
     def __init__(self) -> None:
-        self.heard: list[tuple[str, str, str | None]] = []
+        self.received: list[tuple[str, str, str | None]] = []
 
     def record(self, *about: object, **more: object) -> None:
         """Other files test this."""
@@ -31,7 +31,7 @@ class CutLog:
         self, identity: Identity, caller: Caller | None, *,
         client_id: str, refused: str | None = None,
     ) -> None:  # fmt: skip
-        self.heard.append((identity.user_id, client_id, refused))
+        self.received.append((identity.user_id, client_id, refused))
 
 
 async def test_a_report_names_the_user_the_transport_and_the_subscriptions() -> None:
@@ -95,7 +95,7 @@ async def test_only_an_admin_lists_and_cuts() -> None:
         rig.hub.cut(ALICE, alice.connection.client_id)
     assert refused.value.code == "forbidden"
     assert alice.ending() is None
-    assert audit.heard == [("alice", alice.connection.client_id, "forbidden")]
+    assert audit.received == [("alice", alice.connection.client_id, "forbidden")]
 
 
 async def test_a_cut_tells_the_client_to_reconnect_and_is_audited() -> None:
@@ -105,15 +105,15 @@ async def test_a_cut_tells_the_client_to_reconnect_and_is_audited() -> None:
     bob = await rig.client("bob")
     bob.subscribe("a", presence=True)
     alice.subscribe("a")
-    bob.hear()
+    bob.read()
     rig.hub.cut(ANNA, alice.connection.client_id)
     assert alice.ending() == (1001, "going_away")
-    error = alice.hear()[-1]
+    error = alice.read()[-1]
     assert (error["type"], error["code"]) == ("error", "going_away")
     assert error["message"] == CUT
     # The client reconnects within the grace period, so no leave is reported.
     assert bob.presence() == []
-    assert audit.heard == [("anna", alice.connection.client_id, None)]
+    assert audit.received == [("anna", alice.connection.client_id, None)]
     (report,), _ = await rig.hub.connections(ANNA)
     assert report.user_id == "bob"
 
@@ -124,4 +124,4 @@ async def test_a_connection_that_is_not_here_cannot_be_cut() -> None:
     with pytest.raises(ServiceError) as refused:
         rig.hub.cut(ANNA, "conn_elsewhere")
     assert refused.value.code == "not_found"
-    assert audit.heard == [("anna", "conn_elsewhere", "not_found")]
+    assert audit.received == [("anna", "conn_elsewhere", "not_found")]

@@ -16,7 +16,7 @@ async def test_a_join_is_sent_to_the_others_and_a_snapshot_to_the_new_member() -
     alice.subscribe("a")
     watcher.subscribe("*")
     bob.say("subscribe", topics=["a"])
-    frames = bob.hear()
+    frames = bob.read()
     assert [f["type"] for f in frames] == ["subscribed", "presence.snapshot"]
     assert [m["user_id"] for m in frames[1]["members"]] == ["alice", "bob"]
     assert frames[1]["members"][1] == {
@@ -32,7 +32,7 @@ async def test_a_presence_message_is_stamped_and_neither_numbered_nor_kept() -> 
     alice, bob = await rig.client("alice"), await rig.client("bob:agent")
     alice.subscribe("a")
     bob.subscribe("a")
-    (frame,) = alice.hear()
+    (frame,) = alice.read()
     message = frame["message"]
     assert message["sender"] == {"type": "agent", "id": "bob"}
     assert message["topic"] == "a"
@@ -45,11 +45,11 @@ async def test_a_pattern_watches_and_is_no_member() -> None:
     alice, watcher = await rig.client("alice"), await rig.client("watcher")
     alice.subscribe("room.a", "room.b")
     watcher.say("subscribe", topics=["room.*"])
-    snapshots = [f for f in watcher.hear() if f["type"] == "presence.snapshot"]
+    snapshots = [f for f in watcher.read() if f["type"] == "presence.snapshot"]
     assert {f["topic"]: [m["user_id"] for m in f["members"]] for f in snapshots} == {
         "room.a": ["alice"], "room.b": ["alice"],
     }  # fmt: skip
-    assert alice.hear() == []
+    assert alice.read() == []
 
 
 async def test_presence_updates_reach_all_members_on_all_three_paths() -> None:
@@ -58,21 +58,21 @@ async def test_presence_updates_reach_all_members_on_all_three_paths() -> None:
     alice.subscribe("a", "b")
     bob.subscribe("a")
     rig.rules.unwritable = lambda identity, topic: True
-    alice.hear()
+    alice.read()
     alice.say("presence.update", data={"status": "typing"}, ref="1")
-    answer = next(f for f in alice.hear() if f["type"] == "published")
+    answer = next(f for f in alice.read() if f["type"] == "published")
     assert answer["ref"] == "1"
-    (frame,) = bob.hear()
+    (frame,) = bob.read()
     assert frame["message"]["type"] == "presence.update"
     assert frame["message"]["data"]["status"] == "typing"
     alice.say("presence.update", topic="b", data={"status": "idle"})
-    assert bob.hear() == []
+    assert bob.read() == []
     alice.say(
         "publish", ref="2", message={"topic": "a", "type": "presence.update", "data": {"k": 1}}
     )
-    (frame,) = bob.hear()
+    (frame,) = bob.read()
     assert frame["message"]["data"]["metadata"] == {"k": 1}
-    assert [f["ref"] for f in alice.hear() if f["type"] == "published"] == ["2"]
+    assert [f["ref"] for f in alice.read() if f["type"] == "published"] == ["2"]
 
 
 @pytest.mark.parametrize("kind", ["presence.join", "presence.leave", "presence.snapshot"])
@@ -81,7 +81,7 @@ async def test_only_the_server_announces_presence(kind: str) -> None:
     service = await rig.client("bot:service")
     service.subscribe("a")
     service.say("publish", ref="1", message={"topic": "a", "type": kind, "data": {}})
-    assert service.hear_one("error")["code"] == "forbidden"
+    assert service.read_one("error")["code"] == "forbidden"
 
 
 async def test_presence_needs_a_member_and_a_permission() -> None:
@@ -91,9 +91,9 @@ async def test_presence_needs_a_member_and_a_permission() -> None:
     update: dict[str, Any] = {"type": "presence.update", "data": {}}
     for topic, code in (("closed", "forbidden"), ("elsewhere", "not_found")):
         alice.say("publish", ref="1", message={"topic": topic, **update})
-        assert alice.hear_one("error")["code"] == code
+        assert alice.read_one("error")["code"] == code
     alice.say("presence.update", topic="elsewhere", data={}, ref="2")
-    assert alice.hear_one("error")["ref"] == "2"
+    assert alice.read_one("error")["ref"] == "2"
     (result,) = await rig.hub.publish(
         ANNA, [Draft("a", "presence.update", b"{}", None, None, None)]
     )
@@ -105,10 +105,10 @@ async def test_presence_updates_count_against_the_rate() -> None:
     rig = Rig(publish_rate_user=5)
     alice = await rig.client("alice")
     alice.subscribe("a")
-    alice.hear()
+    alice.read()
     for _ in range(6):
         alice.say("presence.update", data={"status": "x"}, ref="1")
-    assert [f["code"] for f in alice.hear() if f["type"] == "error"] == ["rate_limited"]
+    assert [f["code"] for f in alice.read() if f["type"] == "error"] == ["rate_limited"]
 
 
 async def test_unsubscribing_leaves() -> None:
@@ -133,7 +133,7 @@ async def test_a_lost_client_leaves_after_the_grace() -> None:
     alice, bob = await rig.members("a")
     bob.close(None)
     rig.advance(4.9)
-    assert alice.hear() == []
+    assert alice.read() == []
     assert len(await rig.hub.presence(ANNA, "a")) == 2
     rig.advance(0.3)
     assert alice.presence() == [("presence.leave", "bob")]
@@ -149,10 +149,10 @@ async def test_a_client_that_is_lost_twice_has_its_whole_grace_each_time() -> No
     again.say("auth", token="bob", client_id=old)
     await rig.settle()
     again.subscribe("a")
-    alice.hear()
+    alice.read()
     again.close(None)
     rig.advance(4.9)
-    assert alice.hear() == []
+    assert alice.read() == []
     rig.advance(0.3)
     await asyncio.sleep(0)
     assert alice.presence() == [("presence.leave", "bob")]
@@ -164,17 +164,17 @@ async def test_a_client_that_reconnects_within_the_grace_stays_present() -> None
     alice.subscribe("a")
     bob.subscribe("a", "b")
     bob.say("presence.update", data={"status": "typing"})
-    alice.hear()
+    alice.read()
     old = bob.connection.client_id
     bob.close(None)
     rig.advance(3)
     again = rig.stranger()
     again.say("auth", token="bob", client_id=old)
     await rig.settle()
-    assert again.hear_one("auth.ok")["client_id"] == old
+    assert again.read_one("auth.ok")["client_id"] == old
     again.subscribe("a")
     rig.advance(10)
-    assert alice.hear() == []
+    assert alice.read() == []
     assert [m.status for m in await rig.hub.presence(ANNA, "a")] == [None, "typing"]
     assert await rig.hub.presence(ANNA, "b") == []
 
@@ -198,7 +198,7 @@ async def test_a_client_that_is_back_before_its_old_connection_is_known_dead_rep
     assert bob.ending() == (4409, "replaced")
     again.subscribe("a")
     rig.advance(10)
-    assert alice.hear() == []
+    assert alice.read() == []
     assert again.connection.client_id in rig.hub.core.connections
 
 
@@ -206,10 +206,10 @@ async def test_presence_can_be_declined() -> None:
     rig = Rig()
     alice, bob = await rig.client("alice"), await rig.client("bob")
     alice.say("subscribe", topics=["a"], presence=False)
-    assert [f["type"] for f in alice.hear()] == ["subscribed"]
+    assert [f["type"] for f in alice.read()] == ["subscribed"]
     alice.subscribe("b")
     bob.subscribe("a", "b")
-    topics = [f["message"]["topic"] for f in alice.hear()]
+    topics = [f["message"]["topic"] for f in alice.read()]
     assert topics == ["b"]
     assert [m.user_id for m in await rig.hub.presence(ANNA, "a")] == ["alice", "bob"]
     alice.subscribe("a", presence=True)
@@ -225,13 +225,13 @@ async def test_a_stream_receives_presence_as_a_list_and_is_a_member_only_on_requ
     quiet.send('{"type":"subscribe","topics":["a"],"presence":false}')
     watching.send('{"type":"subscribe","topics":["a"]}')
     loud.send('{"type":"subscribe","topics":["a"],"presence":true}')
-    assert [e["event"] for e in quiet.hear()] == ["subscribed"]
-    assert [e["event"] for e in watching.hear()] == ["subscribed", "presence", "presence"]
-    assert [e["event"] for e in loud.hear()] == ["subscribed", "presence"]
+    assert [e["event"] for e in quiet.read()] == ["subscribed"]
+    assert [e["event"] for e in watching.read()] == ["subscribed", "presence", "presence"]
+    assert [e["event"] for e in loud.read()] == ["subscribed", "presence"]
     alice = await rig.client("alice")
     alice.subscribe("a")
-    assert quiet.hear() == []
-    (event,) = loud.hear()
+    assert quiet.read() == []
+    (event,) = loud.read()
     assert event["event"] == "presence"
     assert [(m["id"], m["user_id"]) for m in event["members"]] == [
         ("loud", "loud"), ("alice", "alice"),

@@ -12,7 +12,7 @@ async def test_a_message_reaches_all_subscribers_and_its_publisher() -> None:
     bob.subscribe("chat.*")
     eve.subscribe("chat.b")
     for each in (alice, bob, eve):
-        each.hear()
+        each.read()
     alice.publish("chat.a", {"x": 1}, ttl=60, meta={"k": "v"})
     (message,) = alice.messages()
     assert message == {
@@ -39,16 +39,16 @@ async def test_a_publish_with_a_ref_is_answered_and_one_without_is_not() -> None
     rig = Rig()
     alice = await rig.client("alice")
     alice.publish("a", 1)
-    assert alice.hear() == []
+    assert alice.read() == []
     alice.say("publish", ref="7", message={"topic": "a", "data": 1, "id": "m1"})
-    assert alice.hear_one("published") == {
+    assert alice.read_one("published") == {
         "type": "published", "id": "m1", "timestamp": START_MS, "seq": START_MS * 1000 + 1,
         "duplicate": False, "ref": "7",
     }  # fmt: skip
     alice.say("publish", ref="8", message={"topic": "a", "data": 1, "id": "m1"})
-    assert alice.hear_one("published")["duplicate"] is True
+    assert alice.read_one("published")["duplicate"] is True
     alice.say("publish", ref="9", message={"topic": "a", "data": 2, "id": "m1"})
-    error = alice.hear_one("error")
+    error = alice.read_one("error")
     assert (error["code"], error["topic"], error["ref"]) == ("conflict", "a", "9")
 
 
@@ -57,11 +57,11 @@ async def test_a_message_id_cannot_be_reserved_by_another_sender() -> None:
     mallory, alice = await rig.client("mallory"), await rig.client("alice")
     mallory.publish("a", 1, id="m")
     alice.say("publish", ref="1", message={"topic": "a", "data": 1, "id": "m"})
-    assert alice.hear_one("published")["duplicate"] is False
+    assert alice.read_one("published")["duplicate"] is False
     # She repeats the publish after a reconnect.
     again = await rig.client("alice")
     again.say("publish", ref="2", message={"topic": "a", "data": 1, "id": "m"})
-    assert again.hear_one("published")["duplicate"] is True
+    assert again.read_one("published")["duplicate"] is True
 
 
 async def test_a_repeated_id_is_delivered_once() -> None:
@@ -88,7 +88,7 @@ async def test_a_batch_is_answered_item_by_item() -> None:
             {"topic": "b", "data": 4, "id": "m4"},
         ],
     )
-    frames = alice.hear()
+    frames = alice.read()
     (answer,) = [frame for frame in frames if frame["type"] == "published"]
     results = answer["results"]
     assert [r.get("error", {}).get("code") for r in results] == [
@@ -105,7 +105,7 @@ async def test_a_development_server_names_the_topics_that_every_user_may_use(*, 
     rig.rules.unwritable = rig.rules.unreadable = lambda identity, topic: True
     alice = await rig.client("alice")
     alice.publish("a", 1)
-    assert ("`demo.`" in alice.hear_one("error")["message"]) is dev
+    assert ("`demo.`" in alice.read_one("error")["message"]) is dev
     (denied,) = alice.subscribe("a")["denied"]
     assert ("`demo.`" in denied["message"]) is dev
 
@@ -116,7 +116,7 @@ async def test_publishing_is_checked_against_the_rules() -> None:
     alice = await rig.client("alice")
     alice.subscribe("a")
     alice.publish("a", 1)
-    error = alice.hear_one("error")
+    error = alice.read_one("error")
     assert (error["code"], error["topic"]) == ("forbidden", "a")
     assert "ref" not in error
 
@@ -127,21 +127,21 @@ async def test_the_publish_rate_is_limited_and_the_error_has_the_time_to_wait() 
     for peer, rate in ((alice, 10), (bot, 100)):
         for number in range(rate + 1):
             peer.say("publish", ref=str(number), topic="a", data=1)
-        answers = peer.hear()
+        answers = peer.read()
         assert [a["type"] for a in answers] == ["published"] * rate + ["error"]
         error = answers[-1]
         assert (error["code"], error["ref"]) == ("rate_limited", str(rate))
         assert 0 < error["retry_after_ms"] <= 1000 / rate + 1
     rig.advance(1)
     alice.say("publish", ref="x", topic="a", data=1)
-    assert alice.hear_one("published")
+    assert alice.read_one("published")
 
 
 async def test_a_batch_counts_by_message() -> None:
     rig = Rig(publish_rate_user=10)
     alice = await rig.client("alice")
     alice.say("publish", ref="b", messages=[{"topic": "a", "data": n} for n in range(15)])
-    results = alice.hear_one("published")["results"]
+    results = alice.read_one("published")["results"]
     assert ["error" in r for r in results] == [False] * 10 + [True] * 5
     assert results[10]["error"]["code"] == "rate_limited"
     assert results[10]["error"]["retry_after_ms"] > 0
@@ -151,9 +151,9 @@ async def test_a_payload_over_the_limit_is_rejected_and_the_connection_stays_ope
     rig = Rig(max_payload=1000)
     alice = await rig.client("alice")
     alice.publish("a", "x" * 999)
-    assert alice.hear_one("error")["code"] == "payload_too_large"
+    assert alice.read_one("error")["code"] == "payload_too_large"
     alice.publish("a", "x" * 998)
-    assert alice.hear() == []
+    assert alice.read() == []
     assert rig.hub.stats.published == 1
 
 
@@ -173,7 +173,7 @@ async def test_a_message_is_measured_whatever_else_the_loop_turn_brings() -> Non
     rig = Rig()
     alice = await rig.client("alice")
     alice.subscribe("a")
-    alice.hear()
+    alice.read()
     measured = rig.hub.stats.publish_to_write
     before = measured.count
     alice.say("ping")

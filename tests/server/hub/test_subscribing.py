@@ -35,7 +35,7 @@ async def test_history_comes_first_and_live_follows_without_a_gap() -> None:
         bot.publish("a", number)
     alice.say("subscribe", topics=["a"], since=0, ref="1")
     bot.publish("a", 3)
-    frames = alice.hear()
+    frames = alice.read()
     assert [f["type"] for f in frames] == ["subscribed", "presence.snapshot", "message"]
     assert [m["data"] for m in frames[0]["history"]] == [0, 1, 2]
     assert frames[2]["message"]["seq"] == frames[0]["positions"]["a"] + 1
@@ -73,7 +73,7 @@ async def test_a_large_history_is_split_and_live_messages_come_behind_it(
         bot.publish("a", str(number) * 1000)
     alice.say("subscribe", topics=["a"], history=100, ref="1", presence=False)
     bot.publish("a", "live")
-    *frames, live = alice.hear()
+    *frames, live = alice.read()
     assert len(frames) > 2
     assert [f.get("more", False) for f in frames] == [True] * (len(frames) - 1) + [False]
     assert [f["ref"] for f in frames] == ["1"] * len(frames)
@@ -101,11 +101,11 @@ async def test_a_client_that_sends_no_ref_gets_an_error_for_each_denied_topic() 
     rig.rules.unreadable = lambda identity, topic: topic == "closed"
     alice = await rig.client("alice")
     alice.say("subscribe", topics=["a", "closed"], presence=False)
-    frames = alice.hear()
+    frames = alice.read()
     assert [f["type"] for f in frames] == ["subscribed", "error"]
     assert (frames[1]["code"], frames[1]["topic"]) == ("forbidden", "closed")
     alice.say("subscribe", topics=["closed"], ref="1")
-    assert [f["type"] for f in alice.hear()] == ["subscribed"]
+    assert [f["type"] for f in alice.read()] == ["subscribed"]
 
 
 async def test_a_pattern_delivers_only_what_may_be_read() -> None:
@@ -147,7 +147,7 @@ async def test_subscribing_again_replays_again_and_counts_once() -> None:
     for _ in range(3):
         assert len(alice.subscribe("a", since=0)["history"]) == 1
     assert rig.hub.stats.subscriptions == 1
-    alice.hear()
+    alice.read()
     alice.publish("a", 2)
     assert len(alice.messages()) == 1
 
@@ -157,14 +157,14 @@ async def test_unsubscribe_ends_exactly_these_patterns() -> None:
     alice = await rig.client("alice")
     alice.subscribe("a.b", "a.*")
     alice.say("unsubscribe", topics=["a.b", "never"], ref="u")
-    assert alice.hear_one("unsubscribed") == {
+    assert alice.read_one("unsubscribed") == {
         "type": "unsubscribed", "topics": ["a.b"], "ref": "u",
     }  # fmt: skip
     alice.publish("a.b", 1)
     assert len(alice.messages()) == 1
     alice.say("unsubscribe", topics=["a.*"])
     alice.publish("a.b", 2)
-    assert alice.hear() == []
+    assert alice.read() == []
 
 
 async def test_what_was_published_before_unsubscribe_still_arrives() -> None:
@@ -187,7 +187,7 @@ async def test_what_was_published_before_subscribe_does_not_come_as_live() -> No
     bob.publish("a", 2)
     alice.say("subscribe", topics=["a"], history=1, presence=False)
     bob.publish("a", 3)
-    answer, live = alice.hear()
+    answer, live = alice.read()
     assert [m["data"] for m in answer["history"]] == [2]
     assert live["message"]["data"] == 3
 

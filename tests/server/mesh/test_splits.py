@@ -38,14 +38,14 @@ class Station:
         self.proxy = proxy
         self.name = name
         self.subscriptions: dict[str, Subscription] = {}
-        self.heard: list[tuple[str, str, int]] = []
+        self.received: list[tuple[str, str, int]] = []
         self.sent = 0
         self.subscriber: PubSubClient
         self.publisher: PubSubClient
 
     def take(self, message: Message) -> None:
         publisher, n = message.data
-        self.heard.append((message.topic, publisher, n))
+        self.received.append((message.topic, publisher, n))
 
     async def publish(self, topic: str) -> None:
         self.sent += 1
@@ -138,7 +138,7 @@ class World:
         for station in self.stations:
             await station.publish(MARK)
         marks = {(MARK, each.name, each.sent) for each in self.stations}
-        await until(lambda: all(marks <= set(each.heard) for each in self.stations))
+        await until(lambda: all(marks <= set(each.received) for each in self.stations))
 
     def converged(self) -> bool:
         nodes = [each.node for each in self.stations]
@@ -161,7 +161,7 @@ class World:
         """Check the order per publisher and topic, and that there are no duplicates."""
         for station in (*self.stations, *self.gone):
             newest: dict[tuple[str, str], int] = {}
-            for topic, publisher, n in station.heard:
+            for topic, publisher, n in station.received:
                 before = newest.get((topic, publisher), 0)
                 assert n > before, (station.name, topic, publisher, before, n)
                 newest[topic, publisher] = n
@@ -169,7 +169,7 @@ class World:
     async def check_forwards(self) -> None:
         """Publish one message per topic and node: the network carries only wanted messages."""
         self.network.forwards.clear()
-        before = {each.name: len(each.heard) for each in self.stations}
+        before = {each.name: len(each.received) for each in self.stations}
         wanted = {
             (one.node.id, other.node.id, topic)
             for one in self.stations
@@ -184,7 +184,7 @@ class World:
         due = {each.name: len(each.subscriptions) * NODES for each in self.stations}
         await until(
             lambda: all(
-                len(each.heard) - before[each.name] >= due[each.name] for each in self.stations
+                len(each.received) - before[each.name] >= due[each.name] for each in self.stations
             )
         )
         passed = [(one, other, topic) for one, other, topic, _ in self.network.forwards]
@@ -193,7 +193,7 @@ class World:
         counted = sum(each.node.mesh.forwarded_bytes for each in self.stations)
         assert counted - bytes_before == size
         for each in self.stations:
-            assert len(each.heard) - before[each.name] == due[each.name]
+            assert len(each.received) - before[each.name] == due[each.name]
 
 
 @pytest.mark.statement("Z-05", "Z-07", "Z-12", "Z-14", "Z-28")

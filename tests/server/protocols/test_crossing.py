@@ -131,8 +131,8 @@ async def test_every_value_goes_from_each_protocol_to_each_other() -> None:
                     (await pushes.pushed())[1],
                     bytes_of((await anext(aiter(distant))).data),
                 ]
-                for name, heard in zip(READERS[:-1], got, strict=True):
-                    cells[writer, name] = cells.get((writer, name), 0) + (heard == data)
+                for name, received in zip(READERS[:-1], got, strict=True):
+                    cells[writer, name] = cells.get((writer, name), 0) + (received == data)
         await signed_values(here, stack, streaming, far, cells)
         assert set(cells.values()) == {len(VALUES)}
     async with AsyncExitStack() as stack:

@@ -197,8 +197,8 @@ async def test_an_event_is_read_and_published_by_the_sdk_too() -> None:
         ]
         for data, _ in values:
             peer.event(b"demo.a", data)
-        heard = [message.data async for message in _first(subscription, len(values))]
-        assert heard == [value for _, value in values]
+        received = [message.data async for message in _first(subscription, len(values))]
+        assert received == [value for _, value in values]
         for data, value in values:
             await ps.publish("demo.a", {"type": "t", "data": value})
             assert await peer.next() == (b"demo.a", data)

@@ -62,7 +62,7 @@ def plugged(server: Server) -> tuple[SocketProtocol, Wire]:
     return protocol, wire
 
 
-def heard(wire: Wire) -> list[Frame]:
+def received(wire: Wire) -> list[Frame]:
     """Return the frames that the server has sent since the handshake."""
     parser = Protocol(CLIENT, max_size=None)
     parser.receive_data(bytes(wire.sent).partition(b"\r\n\r\n")[2])
@@ -106,7 +106,7 @@ async def test_connections_whose_bytes_come_interleaved_share_parsers_without_mi
             await asyncio.sleep(0)
     server.hub.core.delivery.flush()
     for (protocol, wire), refs in zip(plugs, expected, strict=True):
-        answers = [orjson.loads(bytes(f.data)) for f in heard(wire) if f.opcode is Opcode.TEXT]
+        answers = [orjson.loads(bytes(f.data)) for f in received(wire) if f.opcode is Opcode.TEXT]
         assert [(a["code"], a["ref"]) for a in answers] == [("unauthenticated", r) for r in refs]
         assert protocol._parser is None
         protocol.connection_lost(None)

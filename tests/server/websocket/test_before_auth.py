@@ -53,7 +53,7 @@ async def test_a_socket_is_not_read_while_its_token_is_checked(server: Server) -
             frame = {"type": "publish", "topic": "a", "data": "x" * 200_000, "ref": str(number)}
             peer.frame(orjson.dumps(frame))
         server.people.gate.set()
-        answers = [orjson.loads((await peer.hear())[1]) for _ in range(6)]
+        answers = [orjson.loads((await peer.receive())[1]) for _ in range(6)]
     assert answers[0]["type"] == "auth.ok"
     assert [answer["ref"] for answer in answers[1:]] == list("01234")
     assert {answer["type"] for answer in answers[1:]} == {"published"}
@@ -64,8 +64,8 @@ async def test_a_socket_whose_token_is_refused_gets_the_reason_and_its_slot_is_f
 ) -> None:
     async with raw(server) as peer:
         peer.frame(b'{"type":"auth","token":"bad"}')
-        assert orjson.loads((await peer.hear())[1])["code"] == "token_invalid"
-        opcode, payload = await peer.hear()
+        assert orjson.loads((await peer.receive())[1])["code"] == "token_invalid"
+        opcode, payload = await peer.receive()
         assert (opcode, close_code(payload)) == (Opcode.CLOSE, 4401)
     await server.until_gone()
     assert len(server.connections.pre_auth) == 0
@@ -146,6 +146,6 @@ async def test_a_subscription_that_follows_auth_at_once_still_holds_the_socket(
         peer.frame(AUTH)
         peer.frame(b'{"type":"subscribe","topics":["a"],"ref":"s"}')
         peer.frame(b'{"type":"ping","ref":"p"}')
-        assert orjson.loads((await peer.hear())[1])["type"] == "auth.ok"
-        answers = [orjson.loads((await peer.hear())[1]) for _ in range(3)]
+        assert orjson.loads((await peer.receive())[1])["type"] == "auth.ok"
+        answers = [orjson.loads((await peer.receive())[1]) for _ in range(3)]
     assert [answer["ref"] for answer in answers if "ref" in answer] == ["s", "p"]

@@ -19,7 +19,7 @@ async def test_the_life_of_a_connection_as_hip_56_draws_it(server: Server) -> No
         answer = await alice.ask("subscribe", topics=["chat.session.*"])
         assert (answer["topics"], answer["history"]) == (["chat.session.*"], [])
         await alice.say("publish", topic="chat.session.a", data={"content": "Hello"})
-        frame = await alice.hear()
+        frame = await alice.receive()
         assert frame["type"] == "message"
         assert frame["message"]["data"] == {"content": "Hello"}
         await alice.say("unsubscribe", topics=["chat.session.*"])
@@ -46,9 +46,9 @@ async def test_a_client_that_answers_pings_stays_connected() -> None:
         raw(server) as peer,
     ):
         peer.frame(b'{"type":"auth","token":"alice"}')
-        await peer.hear()
+        await peer.receive()
         for _ in range(3):  # a ping arrives every half of the timeout
-            assert await peer.hear() == (Opcode.PING, b"")
+            assert await peer.receive() == (Opcode.PING, b"")
             peer.frame(b"", Opcode.PONG)
 
 
@@ -59,7 +59,7 @@ async def test_a_half_open_connection_is_given_up() -> None:
             peer.frame(b'{"type":"subscribe","topics":["a"]}')
             await bob.say("subscribe", topics=["*"])
             async with asyncio.timeout(BOUND):
-                while (await bob.hear_kind("message"))["message"]["type"] != "presence.leave":
+                while (await bob.receive_kind("message"))["message"]["type"] != "presence.leave":
                     pass
             data = await peer.rest()
         assert b"idle_timeout" in data
@@ -69,7 +69,7 @@ async def test_a_half_open_connection_is_given_up() -> None:
 async def test_a_client_that_closes_is_answered_and_forgotten(server: Server) -> None:
     async with raw(server) as peer:
         peer.frame(Close(1000, "bye").serialize(), Opcode.CLOSE)
-        opcode, payload = await peer.hear()
+        opcode, payload = await peer.receive()
         assert (opcode, close_code(payload)) == (Opcode.CLOSE, 1000)
         assert await peer.rest() == b""
     await server.until_gone()
@@ -78,7 +78,7 @@ async def test_a_client_that_closes_is_answered_and_forgotten(server: Server) ->
 async def test_a_client_that_vanishes_is_forgotten(server: Server) -> None:
     async with raw(server) as peer:
         peer.frame(b'{"type":"auth","token":"alice"}')
-        await peer.hear()
+        await peer.receive()
         transport: Any = peer.writer.transport
         transport.abort()
     await server.until_gone()
@@ -93,7 +93,7 @@ async def test_tls_is_served() -> None:
     async with serving(tls) as server, client(server, ssl=trusting) as alice:
         await alice.ask("subscribe", topics=["*"], presence=False)
         await alice.say("publish", topic="a", data="x" * 200_000)
-        assert (await alice.hear())["message"]["data"] == "x" * 200_000
+        assert (await alice.receive())["message"]["data"] == "x" * 200_000
 
 
 async def test_a_stopped_listener_sends_close_frames() -> None:

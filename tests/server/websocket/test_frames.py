@@ -14,17 +14,17 @@ async def test_every_length_of_a_frame_passes(server: Server, size: int) -> None
     async with client(server) as alice:
         await alice.ask("subscribe", topics=["*"], presence=False)
         await alice.say("publish", topic="a", data="x" * size)
-        assert (await alice.hear())["message"]["data"] == "x" * size
+        assert (await alice.receive())["message"]["data"] == "x" * size
 
 
 async def test_fragments_and_binary_frames_are_read(server: Server) -> None:
     async with client(server) as alice:
         await alice.socket.send(['{"type":', '"ping","ref":', '"é1"}'])
-        assert (await alice.hear())["ref"] == "é1"
+        assert (await alice.receive())["ref"] == "é1"
         await alice.socket.send(b'{"type":"ping","ref":"2"}')
-        assert (await alice.hear())["ref"] == "2"
+        assert (await alice.receive())["ref"] == "2"
         await alice.socket.send([b'{"type":"ping",', b'"ref":"3"}'])
-        assert (await alice.hear())["ref"] == "3"
+        assert (await alice.receive())["ref"] == "3"
 
 
 async def test_bytes_may_come_one_by_one_and_frames_many_at_once(server: Server) -> None:
@@ -37,29 +37,29 @@ async def test_bytes_may_come_one_by_one_and_frames_many_at_once(server: Server)
         two.write(
             data + Frame(Opcode.TEXT, b'{"type":"ping"}').serialize(mask=True) * 50 + data[:9]
         )
-        assert b"auth.ok" in (await one.hear())[1]
-        frames = [await two.hear() for _ in range(len(data))]
+        assert b"auth.ok" in (await one.receive())[1]
+        frames = [await two.receive() for _ in range(len(data))]
         assert {opcode for opcode, _ in frames} == {Opcode.PONG}
-        assert b"auth.ok" in (await two.hear())[1]
+        assert b"auth.ok" in (await two.receive())[1]
         for _ in range(50):
-            assert b"pong" in (await two.hear())[1]
+            assert b"pong" in (await two.receive())[1]
         two.write(data[9:])
-        assert b"auth.ok" in (await two.hear())[1]
+        assert b"auth.ok" in (await two.receive())[1]
 
 
 async def test_a_control_frame_may_come_between_fragments(server: Server) -> None:
     async with raw(server) as peer:
         peer.frame(b'{"type":"au', fin=False)
         peer.frame(b"hello", Opcode.PING)
-        assert await peer.hear() == (Opcode.PONG, b"hello")
+        assert await peer.receive() == (Opcode.PONG, b"hello")
         peer.frame(b'th","token":"alice"}', Opcode.CONT)
-        assert b"auth.ok" in (await peer.hear())[1]
+        assert b"auth.ok" in (await peer.receive())[1]
 
 
 async def test_the_middle_of_a_frame_is_not_taken_for_a_pong(server: Server) -> None:
     async with raw(server) as peer:
         peer.frame(b'{"type":"auth","token":"alice"}')
-        await peer.hear()
+        await peer.receive()
         protocol = server.protocol
         text = b'{"type":"ping","ref":"12"}'
         begin = len(text) - 6
@@ -70,4 +70,4 @@ async def test_the_middle_of_a_frame_is_not_taken_for_a_pong(server: Server) -> 
         assert wire[begin:].startswith(b"\x8a\x80")
         protocol.data_received(bytes((0x81, 0x80 | len(text))) + mask + wire[:begin])
         protocol.data_received(wire[begin:])
-        assert orjson.loads((await peer.hear())[1])["ref"] == "12"
+        assert orjson.loads((await peer.receive())[1])["ref"] == "12"

@@ -75,7 +75,7 @@ async def test_a_handshake_that_never_ends_is_cut(server: Server) -> None:
 async def test_a_connection_without_auth_is_closed() -> None:
     # The handshake must end within the deadline, on a busy machine, too.
     async with serving(auth_deadline=500) as server, client(server, None) as stranger:
-        assert (await stranger.hear())["code"] == "auth_timeout"
+        assert (await stranger.receive())["code"] == "auth_timeout"
         assert await stranger.ended() == (4401, "auth_timeout")
 
 
@@ -113,4 +113,4 @@ async def test_frames_sent_right_after_the_request_are_read(server: Server) -> N
         )
         async with asyncio.timeout(BOUND):
             await peer.reader.readuntil(b"\r\n\r\n")
-        assert b"auth.ok" in (await peer.hear())[1]
+        assert b"auth.ok" in (await peer.receive())[1]

@@ -90,7 +90,7 @@ async def test_reads_of_many_small_frames_wait_when_the_time_of_a_turn_is_used_u
 ) -> None:
     plugs = await opened(server, 4)
     many = MEDIUM // len(SMALL_PING) + 1
-    *busy, (other, heard) = plugs
+    *busy, (other, received) = plugs
     for protocol, _ in busy:
         protocol.data_received(SMALL_PING * many)
     other.data_received(SMALL_PING)
@@ -98,7 +98,7 @@ async def test_reads_of_many_small_frames_wait_when_the_time_of_a_turn_is_used_u
         server.hub.core.delivery.flush()
         assert [pongs(wire) for _, wire in busy] == [many] * turn + [0] * (3 - turn)
         assert [is_read(wire) for _, wire in busy] == [True] * turn + [False] * (3 - turn)
-        assert pongs(heard) == 1
+        assert pongs(received) == 1
         await asyncio.sleep(0)
     for protocol, _ in plugs:
         protocol.connection_lost(None)

@@ -26,14 +26,14 @@ async def test_a_wrong_frame_has_its_error_and_the_connection_lives(
 ) -> None:
     async with client(server) as alice:
         await alice.socket.send(text)
-        assert (await alice.hear())["code"] == code
+        assert (await alice.receive())["code"] == code
         assert (await alice.ask("ping"))["type"] == "pong"
 
 
 async def test_text_that_is_no_utf_8_ends_the_connection(server: Server) -> None:
     async with raw(server) as peer:
         peer.frame(b'{"type":"\xff"}')
-        opcode, payload = await peer.hear()
+        opcode, payload = await peer.receive()
         assert (opcode, close_code(payload)) == (Opcode.CLOSE, 1007)
     await still_serving(server)
 
@@ -41,18 +41,18 @@ async def test_text_that_is_no_utf_8_ends_the_connection(server: Server) -> None
 async def test_binary_that_is_no_utf_8_is_an_error(server: Server) -> None:
     async with client(server) as alice:
         await alice.socket.send(b'{"type":"\xff"}')
-        assert (await alice.hear())["code"] == "invalid_frame"
+        assert (await alice.receive())["code"] == "invalid_frame"
 
 
 @pytest.mark.parametrize("length", [100 * 2**20, 2**40, 2**62])
 async def test_a_giant_frame_is_refused_by_its_header(server: Server, length: int) -> None:
     async with raw(server) as peer:
         peer.frame(b'{"type":"auth","token":"alice"}')
-        await peer.hear()
+        await peer.receive()
         peer.write(b"\x81\xff" + length.to_bytes(8, "big") + b"mask" + b"x" * 1000)
-        opcode, payload = await peer.hear()
+        opcode, payload = await peer.receive()
         assert orjson.loads(payload)["code"] == "payload_too_large"
-        opcode, payload = await peer.hear()
+        opcode, payload = await peer.receive()
         assert (opcode, close_code(payload)) == (Opcode.CLOSE, 4413)
     await server.until_gone()
     await still_serving(server)
@@ -64,7 +64,7 @@ async def test_an_unauthenticated_client_may_send_less_than_an_authenticated_one
     size = server.settings.max_payload + FRAME_EXTRA
     async with raw(server) as peer:
         peer.frame(b"x" * (size + 1))
-        assert orjson.loads((await peer.hear())[1])["code"] == "payload_too_large"
+        assert orjson.loads((await peer.receive())[1])["code"] == "payload_too_large"
     async with client(server) as alice:
         messages = [{"topic": "a", "data": "x" * 200_000} for _ in range(3)]
         assert len((await alice.ask("publish", ref="1", messages=messages))["results"]) == 3
@@ -75,7 +75,7 @@ async def test_fragments_are_bounded_together(server: Server) -> None:
         peer.frame(b"x" * 100_000, fin=False)
         for _ in range(5):
             peer.frame(b"x" * 100_000, Opcode.CONT, fin=False)
-        assert orjson.loads((await peer.hear())[1])["code"] == "payload_too_large"
+        assert orjson.loads((await peer.receive())[1])["code"] == "payload_too_large"
     await still_serving(server)
 
 
@@ -94,7 +94,7 @@ async def test_fragments_are_bounded_together(server: Server) -> None:
 async def test_broken_frames_end_the_connection(server: Server, data: bytes) -> None:
     async with raw(server) as peer:
         peer.write(data)
-        opcode, payload = await peer.hear()
+        opcode, payload = await peer.receive()
         assert (opcode, close_code(payload)) == (Opcode.CLOSE, 1002)
     await server.until_gone()
     await still_serving(server)

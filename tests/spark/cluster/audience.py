@@ -31,7 +31,7 @@ class Audience:
         self._ps = ps
         self._topics = topics
         self._ended: set[str] = set()
-        self.heard: Counter[int] = Counter()
+        self.received: Counter[int] = Counter()
         self.gaps: list[Gap] = []
 
     async def listen(self, sub: Subscription) -> None:
@@ -43,9 +43,9 @@ class Audience:
                 if event.type == END:
                     self._ended.add(event.topic)
                 else:
-                    self.heard[event.data["n"]] += 1
+                    self.received[event.data["n"]] += 1
 
-    async def heard_all(self) -> None:
+    async def receive_all(self) -> None:
         """Wait until it has received all messages that are published so far."""
         for topic in self._topics:
             await self._ps.publish(topic, {"type": END, "data": None})
@@ -54,11 +54,11 @@ class Audience:
 
     def lost(self, rows: int) -> int:
         """Number of rows that never arrived."""
-        return len(set(range(rows)).difference(self.heard))
+        return len(set(range(rows)).difference(self.received))
 
     def twice(self) -> int:
         """Number of repeated deliveries."""
-        return self.heard.total() - len(self.heard)
+        return self.received.total() - len(self.received)
 
 
 @asynccontextmanager

@@ -137,15 +137,15 @@ class Scene:
     ) -> Account:
         """Run a job with an audience; return the outcome."""
         token = dev_tokens.mint(self.key, "audience", kind="admin")
-        async with audience(self.node.ready["ws"], self.url, token, self.topics) as heard:
+        async with audience(self.node.ready["ws"], self.url, token, self.topics) as subscriber:
             begin = time.perf_counter()
-            runs = await driver.run(job, marks, lambda row: heard.heard[row] > 0)
+            runs = await driver.run(job, marks, lambda row: subscriber.received[row] > 0)
             seconds = time.perf_counter() - begin
-            await heard.heard_all()
-            return self._account(heard, job["rows"], runs, seconds, await self._metrics())
+            await subscriber.receive_all()
+            return self._account(subscriber, job["rows"], runs, seconds, await self._metrics())
 
     def _account(
-        self, heard: Audience, rows: int, runs: int, seconds: float, metrics: str
+        self, subscriber: Audience, rows: int, runs: int, seconds: float, metrics: str
     ) -> Account:
         texts = [*self.past, metrics]
         suppressed = sum(
@@ -157,11 +157,11 @@ class Scene:
         refused = sum(float(value) for text in texts for value in _REFUSED.findall(text))
         account = Account(
             rows,
-            heard.lost(rows),
-            heard.twice(),
+            subscriber.lost(rows),
+            subscriber.twice(),
             int(suppressed),
             int(refused),
-            dict(Counter(gap.reason for gap in heard.gaps)),
+            dict(Counter(gap.reason for gap in subscriber.gaps)),
             runs,
             round(seconds, 1),
         )

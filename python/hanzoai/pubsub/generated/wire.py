@@ -143,7 +143,7 @@ class PresenceMember(Model):
     joined_at: Timestamp
     """When it joined, in Unix milliseconds."""
     last_seen: Timestamp
-    """When the server last heard from it, in Unix milliseconds."""
+    """When the server last received data from it, in Unix milliseconds."""
 
 
 class ClientInfo(Model):

@@ -242,7 +242,7 @@ class Subscription(Generic[Data]):
 
     async def _wait_joined(self) -> Self:
         inbox = self._inbox
-        heard, inbox.observed = inbox.observed, True
+        observed, inbox.observed = inbox.observed, True
         cancelled = False
         try:
             await self._feed.joined()
@@ -252,7 +252,7 @@ class Subscription(Generic[Data]):
         finally:
             # Here, because several tasks may wait.
             self._cancelled = cancelled
-            inbox.observed = heard or inbox.error is not None
+            inbox.observed = observed or inbox.error is not None
         if inbox.error is not None:
             raise inbox.error.with_traceback(None)
         return self

@@ -70,7 +70,7 @@ class Link:
             return
         self._server.note(json.loads(data))
         if self._hub is not None and self._connection is not None and not self._ended:
-            self._hub.heard(self._connection)
+            self._hub.touch(self._connection)
             self._hub.receive(self._connection, data.decode())
 
     def closed(self, code: int | None) -> None:
@@ -96,9 +96,9 @@ class Link:
         for opcode, payload in frames(data):
             if opcode == _PING:
                 # A WebSocket library answers by itself, whatever the program is doing.
-                self._client.heard()
+                self._client.pinged()
                 if self._hub is not None and self._connection is not None:
-                    self._hub.heard(self._connection)
+                    self._hub.touch(self._connection)
             elif opcode == _TEXT and self._server.takes(frame_type(payload)):
                 self._client.arrived(payload)
 

@@ -172,7 +172,7 @@ class MemoryTransport:
             self.last_received = self._peer.clock.now()
             self._wake()
 
-    def heard(self) -> None:
+    def pinged(self) -> None:
         """The server has sent a byte that is not a frame."""
         self.last_received = self._peer.clock.now()
 

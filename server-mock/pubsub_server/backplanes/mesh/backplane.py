@@ -76,7 +76,7 @@ class MeshBackplane:
         self._memory.start(deliver)
 
     @property
-    def hears(self) -> bool:
+    def receiving(self) -> bool:
         """See `backplane.Backplane`; a node without peers serves its own clients."""
         return True
 

@@ -186,7 +186,7 @@ class Peering:
         self._began = now
         # When a peer that had sent nothing was asked to answer.
         self._asked: float | None = None
-        self._heard = now
+        self._received_at = now
         self._ping_at = now + terms.heartbeat
         self._unanswered = 0
         self._out.append(codec.hello(self._mine))
@@ -208,7 +208,7 @@ class Peering:
             FrameError: Close the connection; its `reason` is the label for counters.
         """
         for each in self._decoder.feed(data):
-            self._heard = now
+            self._received_at = now
             self._unanswered = 0
             yield from self._frame(each)
 
@@ -255,7 +255,7 @@ class Peering:
 
     def silence(self, now: float) -> float:
         """Seconds since the last frame of the peer."""
-        return now - self._heard
+        return now - self._received_at
 
     def acknowledge(self, opcode: int, *, ok: bool) -> None:
         """Answer a request."""

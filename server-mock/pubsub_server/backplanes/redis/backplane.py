@@ -190,9 +190,9 @@ class RedisBackplane:
         await self._catching_up.rest()
 
     @property
-    def hears(self) -> bool:
+    def receiving(self) -> bool:
         """See `backplane.Backplane`."""
-        return self._feed.hears
+        return self._feed.receiving
 
     def watch(self, changed: Callable[[bool], None]) -> None:
         """See `backplane.Backplane`."""
@@ -398,7 +398,7 @@ class RedisBackplane:
             Reading(
                 "feed_up",
                 "1 if this node receives messages from Redis, otherwise 0.",
-                lambda: feed.up and feed.hears,
+                lambda: feed.up and feed.receiving,
             ),
             Reading(
                 "feed_silences",

@@ -327,9 +327,9 @@ class CatchingUp:
     async def rest(self) -> None:
         """Deliver everything that was stored before this call; the caller limits the time."""
         while True:
-            heard = await self._catch_up(range(len(self._layout.bases)))
+            complete = await self._catch_up(range(len(self._layout.bases)))
             # Held messages wait for a log that is being read.
-            if heard and not self._tracks.waiting:
+            if complete and not self._tracks.waiting:
                 return
             await asyncio.sleep(READ_AGAIN_AFTER)
 

@@ -60,11 +60,11 @@ class Probe:
         timeout: Seconds without its own probe after which a node counts as silent.
         publish: Publishes to the node itself, on the path that messages use.
         tasks: Runs the sending task.
-        changed: Called when `hears` changes.
+        changed: Called when `receiving` changes.
 
     Attributes:
         every: Seconds between two probes.
-        hears: Whether the feed has received a probe within the timeout.
+        receiving: Whether the feed has received a probe within the timeout.
         silences: Number of times that it has not.
     """
 
@@ -76,7 +76,7 @@ class Probe:
         changed: Callable[[], None],
     ) -> None:
         self.every = timeout / PROBES
-        self.hears = True
+        self.receiving = True
         self.silences = 0
         self._publish = publish
         self._tasks = tasks
@@ -101,13 +101,13 @@ class Probe:
         if self._sending is None or self._sending.done():
             self._sending = self._tasks.spawn(self._try_to_send())
 
-    def heard(self) -> None:
+    def received(self) -> None:
         """The node has received its own probe."""
         self._answered = True
         self._missed = self._unanswered = 0
         self._patience = LOST_AFTER
-        if not self.hears:
-            self.hears = True
+        if not self.receiving:
+            self.receiving = True
             self._changed()
 
     def connect(self) -> None:
@@ -134,8 +134,8 @@ class Probe:
         self._unanswered += 1
         if self._unanswered >= self._patience:
             self._lost.set()
-        if self.hears and self._missed >= PROBES:
-            self.hears = False
+        if self.receiving and self._missed >= PROBES:
+            self.receiving = False
             self.silences += 1
             self._changed()
 
@@ -159,7 +159,7 @@ class Feed:
         receive: Called with each payload.
         restored: Awaited each time a connection is open and all channels are confirmed.
         timeout: Seconds without a probe of its own node after which a feed counts as silent.
-        changed: Called when `hears` changes.
+        changed: Called when `receiving` changes.
         begun: Called before a new connection receives its first message.
 
     Attributes:
@@ -253,9 +253,9 @@ class Feed:
     # ------------------------------------------------------------ life
 
     @property
-    def hears(self) -> bool:
+    def receiving(self) -> bool:
         """Whether the node has received its own probe within the timeout."""
-        return self._probe.hears
+        return self._probe.receiving
 
     @property
     def silences(self) -> int:
@@ -340,7 +340,7 @@ class Feed:
         if kind == b"smessage":
             channel = push[1]
             if channel == self._own_bytes:
-                self._probe.heard()
+                self._probe.received()
             elif not (self._whole and self._repeats(channel.decode())):
                 self._receive(push[2])
         elif kind == b"ssubscribe":
@@ -483,8 +483,8 @@ class Feeds:
         begun: Callable[[Sequence[int]], None] = lambda shards: None,
     ) -> None:
         self._layout = layout
-        self._watcher: Callable[[bool], None] = lambda hears: None
-        self._heard = True
+        self._watcher: Callable[[bool], None] = lambda receiving: None
+        self._reported = True
         shards = range(len(layout.bases))
         lanes = [(shard,) for shard in shards] if link.cluster else [tuple(shards)]
         self._lanes = [
@@ -510,7 +510,7 @@ class Feeds:
         await asyncio.gather(*(feed.close() for feed in self._lanes))
 
     def watch(self, changed: Callable[[bool], None]) -> None:
-        """Call this with `hears` each time it changes."""
+        """Call this with `receiving` each time it changes."""
         self._watcher = changed
 
     @property
@@ -519,9 +519,9 @@ class Feeds:
         return all(feed.up for feed in self._lanes)
 
     @property
-    def hears(self) -> bool:
+    def receiving(self) -> bool:
         """Whether every connection has received a probe of its node within the timeout."""
-        return all(feed.hears for feed in self._lanes)
+        return all(feed.receiving for feed in self._lanes)
 
     @property
     def silences(self) -> int:
@@ -563,10 +563,10 @@ class Feeds:
         return waiting
 
     def _report_change(self) -> None:
-        hears = self.hears
-        if hears != self._heard:
-            self._heard = hears
-            self._watcher(hears)
+        receiving = self.receiving
+        if receiving != self._reported:
+            self._reported = receiving
+            self._watcher(receiving)
 
     def _of(self, topic: str) -> Feed:
         return self._lanes[self._layout.shard(topic) % len(self._lanes)]

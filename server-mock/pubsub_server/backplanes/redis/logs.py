@@ -93,17 +93,17 @@ class RedisLogs:
         return [topic for topic in found if allowed(topic)]
 
     async def positions(
-        self, topics: Sequence[str], at: int | None, *, hear: Sequence[str]
+        self, topics: Sequence[str], at: int | None, *, joined: Sequence[str]
     ) -> tuple[int, Sequence[Standing]]:
         """See `backplane.Logs`."""
         try:
             async with asyncio.timeout(PATIENCE):
-                if hear:
-                    await asyncio.gather(*self._feed.ready(hear))
+                if joined:
+                    await asyncio.gather(*self._feed.ready(joined))
                 now, found = await self._positions.read(topics, at)
         except (TimeoutError, *LINK_ERRORS):
             raise away() from None
-        if hear:
+        if joined:
             lasts = {each.topic: each.last for each in found}
             for topic in topics:
                 self._opened(topic, lasts.get(topic), now)

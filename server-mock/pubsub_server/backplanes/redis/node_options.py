@@ -18,7 +18,7 @@ class NodeOptions:
     Attributes:
         heartbeat: Seconds between two heartbeats of a node.
         timeout: Seconds without a heartbeat after which the lease of a node is revoked.
-        feed_timeout: Seconds after which a node that has not heard itself does not hear the others.
+        feed_timeout: Seconds without its own test message after which a node reports not ready.
         grace: Seconds that the members of a stopped node have to reconnect to another.
         max_members: Maximum members per topic.
         per_user: Maximum open connections per user.

@@ -288,7 +288,7 @@ class RedisRoster:
         """
         if self._audience is not None:
             for change in read_changes(payload):
-                self._audience.heard(change)
+                self._audience.received(change)
 
     def interrupted(self, shards: Sequence[int], since: int) -> None:
         """Listening to these shards has begun.

@@ -76,7 +76,7 @@ class Wire:
         # channel has no callback.
         self._pending: deque[tuple[Done | None, float]] = deque()
         self._timer: asyncio.TimerHandle | None = None
-        self._heard = 0.0
+        self._received_at = 0.0
         self._ended: asyncio.Future[None] | None = None
         self._error: Exception | None = None
         self._over = False
@@ -245,7 +245,7 @@ class Wire:
         pushed, pending = self._pushed, self._pending
         try:
             if socket is self._socket:
-                self._heard = self._loop.time()
+                self._received_at = self._loop.time()
                 reader.feed(data)
             # A callback may close the connection.
             while socket is self._socket and (answer := reader.gets()) is not incomplete:
@@ -301,7 +301,7 @@ class Wire:
         self._timer = None
         if not self._pending:
             return
-        due = max(self._pending[0][1], self._heard + ANSWER_WITHIN)
+        due = max(self._pending[0][1], self._received_at + ANSWER_WITHIN)
         if due <= self._loop.time():
             self.close(RedisConnectionError(f"no answer within {ANSWER_WITHIN:g} s"))
         else:
