@@ -136,7 +136,8 @@ export class HttpApi {
   history(topic: string, options: HistoryOptions): AsyncGenerator<Message> {
     checkName(topic, 'topic');
     if (DEVELOPMENT) checkSelection(options);
-    return this._pages(topic, options.since && unixMs(options.since), options);
+    const { since } = options;
+    return this._pages(topic, since === undefined ? since : unixMs(since), options);
   }
 
   /**
