@@ -154,7 +154,8 @@ class BlockingSubscription(Generic[Data]):
 
         Raises:
             OperationTimeout: No message arrived in time. Without a connection, the text says since
-            when and why. ClosedError: The subscription has ended.
+                when and why.
+            ClosedError: The subscription has ended.
         """
         message = self._next(seconds_of(timeout))
         if message is None:
