@@ -342,6 +342,28 @@ async def test_pages_in_the_middle_of_a_long_log_are_found_without_reading_what_
             assert most is None or calls < most
 
 
+async def test_a_page_before_an_unknown_message_lets_other_calls_pass(store: Store) -> None:
+    async with (
+        asyncio.timeout(BOUND),
+        running_server(redis_url=store.url, history_max_messages=5_000) as node,
+        store.client() as redis,
+        redis.monitor() as monitor,
+    ):
+        await send(node, drafts(0, 5_000))
+        logs = node.hub.core.backplane.logs
+        found = await logs.page("demo.x", since=None, before="unknown", after=None, limit=20)
+        assert (found.messages, found.has_more) == ([], False)
+        await redis.ping()
+        reads = [0]
+        while not (command := (await monitor.next_command())["command"]).startswith("PING"):
+            if command.startswith("EVAL"):
+                reads.append(0)
+            elif command.startswith(("XRANGE", "XREVRANGE")):
+                reads[-1] += 1
+        assert sum(reads) >= 5_000 / 50
+        assert max(reads) < 100
+
+
 @pytest.mark.parametrize("id", ["-123456789abcdefghijklmnop", "msg_-123456789abcdefghijklmnop"])
 async def test_a_page_ends_before_a_message_whose_id_looks_like_a_negative_time(
     id: str, store: Store

@@ -39,13 +39,13 @@ class Part(NamedTuple):
 
     Attributes:
         mode: From which end, and to where; see `read.lua`.
-        mark: A position, a time, or a time and an id.
+        mark: A position or a time.
         limit: Maximum messages; 0 for all.
         size: Bytes after which no more messages are added; 0 for no limit.
     """
 
     mode: Mode
-    mark: int | str = 0
+    mark: int = 0
     limit: int = 0
     size: int = 0
 
@@ -205,7 +205,8 @@ class Reader:
         if after is not None:
             now, log = await self._page(topic, "after", after, limit)
         elif before is not None:
-            now, log = await self._page(topic, "before", _with_time(before), limit)
+            place = await self._find(topic, before)
+            now, log = await self._page(topic, "before" if place else "nothing", place, limit)
         elif since is not None:
             now, log = await self._page(topic, "since", since, limit)
         else:
@@ -238,9 +239,18 @@ class Reader:
             False,
         )
 
-    async def _page(
-        self, topic: str, mode: Mode, mark: int | str, limit: int
-    ) -> tuple[int, Log | None]:
+    async def _find(self, topic: str, id: str) -> int:
+        """The position of the message with this id; 0 if there is none."""
+        base = self._layout.bases[self._layout.shard(topic)]
+        created = created_ms(id)
+        # Without a time, search from the end.
+        time = NEVER if created is None else created
+        found, rest = 0, [0, 0]
+        while rest:
+            found, *rest = await self._link.call("find.lua", [base], [topic, id, time, *rest])
+        return found
+
+    async def _page(self, topic: str, mode: Mode, mark: int, limit: int) -> tuple[int, Log | None]:
         """Redis time, and a log with more messages than the page has, if there are as many."""
         most = limit + 1
         # A record is at most twice as large as its message.
@@ -371,12 +381,6 @@ def choose_without_log(topic: str, wanted: Wanted, live_after: int | None) -> Ch
     # a later numbering, the size of the gap is unknown.
     reset = live_after - mark >= LEAP
     return Chosen(topic, (), live_after, truncated=not reset, reset=reset)
-
-
-def _with_time(id: str) -> str:
-    """An id, with the time from which `read.lua` searches for it: without one, from the end."""
-    created = created_ms(id)
-    return f"{NEVER if created is None else created} {id}"
 
 
 def _after_restart(entries: Sequence[Entry], live_after: int) -> list[Entry]:

@@ -2,10 +2,9 @@
 --
 -- KEYS: one prefix with the hash tag of a shard
 -- ARGV: maximum topics without a log whose first position is remembered (0: don't assign one); then
---   five for each topic: the topic; the mode (`after` a position, `before` an id, `since` a time,
---   `newest`, or `nothing`); that position, time, or `TIME ID` with the time at which the id was
---   probably created; maximum messages (0: all); bytes after which no more messages are added (0: no
---   limit)
+--   five for each topic: the topic; the mode (`after` or `before` a position, `since` a time, `newest`,
+--   or `nothing`); that position or time; maximum messages (0: all); bytes after which no more messages
+--   are added (0: no limit)
 -- Returns the time in ms and the time since which nothing was lost; then three for each topic:
 --   `START LAST LATEST LOST` ('' without a log), the number of retained messages, and the entries as
 --   in XRANGE, oldest first. The maximum counts from the oldest entry for `after`, otherwise from the
@@ -88,40 +87,6 @@ local function take(command, log, from, to, count, most, wanted)
   return taken
 end
 
--- The position of the message with an id, from `TIME ID`; nil if there is none that has not expired.
-local function place_of(log, mark)
-  local created, id = string.match(mark, '^(%d+) (.*)$')
-  created = tonumber(created)
-  -- Several publishers can use one id, so an expired message does not end the search.
-  local function is_it(entry)
-    local _, expiry = times_of(entry)
-    return message_of(entry) == id and expiry > now
-  end
-  local oldest = redis.call('XRANGE', log, '-', '+', 'COUNT', 1)[1]
-  if not oldest then return nil end
-  local first = seq_of(oldest)
-  local last = seq_of(redis.call('XREVRANGE', log, '+', '-', 'COUNT', 1)[1]) + 1
-  -- The ids of one publisher usually are in the order of their positions.
-  local at = seek(log, first, last, function(entry) return message_of(entry) < id end)
-  local entry = redis.call('XRANGE', log, whole(at), '+', 'COUNT', 1)[1]
-  if entry and is_it(entry) then return entry[1] end
-  -- Those of several publishers are near their times, except for wrong clocks and long delays.
-  at = seek(log, first, last, function(entry) return (times_of(entry)) < created end)
-  local ways = {
-    { command = 'XREVRANGE', from = '(' .. whole(at), to = '-' },
-    { command = 'XRANGE', from = whole(at), to = '+' },
-  }
-  while ways[1].from or ways[2].from do
-    for _, way in ipairs(ways) do
-      local entries = way.from and redis.call(way.command, log, way.from, way.to, 'COUNT', 50) or {}
-      for _, entry in ipairs(entries) do
-        if is_it(entry) then return entry[1] end
-      end
-      way.from = #entries == 50 and '(' .. entries[50][1] or nil
-    end
-  end
-end
-
 local answers = { whole(now), whole(unbroken) }
 for at = 2, #ARGV, 5 do
   local topic, mode, mark = ARGV[at], ARGV[at + 1], ARGV[at + 2]
@@ -138,8 +103,7 @@ for at = 2, #ARGV, 5 do
   elseif mode == 'newest' then
     entries = reversed(redis.call('XREVRANGE', log, '+', '-', 'COUNT', count))
   elseif mode == 'before' then
-    local place = place_of(log, mark)
-    if place then entries = reversed(take('XREVRANGE', log, '(' .. place, '-', count, most)) end
+    entries = reversed(take('XREVRANGE', log, whole(tonumber(mark) - 1), '-', count, most))
   elseif mode == 'since' then
     local floor = tonumber(mark)
     local function newer(time) return time > floor end

@@ -14,13 +14,6 @@ local function read_state(text) return struct.unpack('<dddddd', text) end
 -- The key that stands for the id of an entry, and the fingerprint of its publish.
 local function id_of(entry) return struct.unpack('<c10c12', entry[2][2], 34) end
 
--- The id of the message of an entry.
-local function message_of(entry)
-  local record = entry[2][2]
-  local topic, id = struct.unpack('<HH', record, 56)
-  return string.sub(record, 70 + topic, 69 + topic + id)
-end
-
 -- The position of an entry.
 local function seq_of(entry) return tonumber(string.match(entry[1], '^%d+')) end
 
