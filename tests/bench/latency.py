@@ -37,7 +37,7 @@ HEAD = (
     "messages/s",
     "p50 ms",
     "p99 ms",
-    "of the target",
+    "p99 ÷ target",
     f"p99 < {LIMIT_MS} ms (H-160)",
 )
 

@@ -139,11 +139,12 @@ def _receive(room: Json) -> str:
                 " A bare loop of its two libraries, which only decodes, reaches "
                 f"{most / rate['hanzoai.pubsub']:.2f} times the rate."
             )
-    head = ["client", "CPU µs per message", "messages/s", "to counting", "to hanzoai.pubsub"]
+    head = ["client", "CPU µs per message", "messages/s", "÷ counting", "÷ hanzoai.pubsub"]
     return (
         "### Receiving in Python\n\n"
-        f"{room['messages']:,} back-to-back messages of about 250 bytes; every client but the "
-        "first decodes the JSON of each and reads a field of it. CPU time of the client's process; "
+        f"{room['messages']:,} back-to-back messages of about 250 bytes; every client except "
+        "the first decodes the JSON of each and reads a field of it. CPU time of the client's "
+        "process; "
         f"medians of {room['rounds']} rounds.{measured(room)}\n\n{table(head, rows)}\n\n{verdict}"
     )
 

@@ -37,7 +37,7 @@ CONTENDERS: Final = (
 BARE: Final = "bare script on Redis"
 TARGETS: Final = {"cpu_us": 150.0, "store_us": 60.0, "p99_ms": 1.4}
 LABELS: Final = {
-    "cpu_us": "µs of server CPU a message",
+    "cpu_us": "µs of server CPU per message",
     "store_us": "µs of Redis",
     "p99_ms": "ms at p99",
 }

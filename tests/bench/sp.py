@@ -145,7 +145,7 @@ def render(run: Json) -> str:
             "",
             table(["", "SDK", "pynng", "SDK faster by", "bare loop"], rows),
             "",
-            f"To check whether a message begins with one of the prefixes takes {checks} prefixes.",
+            f"The check whether a message begins with one of the prefixes takes {checks} prefixes.",
             "",
             f"Targets: {targets}.",
             "",

@@ -147,7 +147,7 @@ def _browsing(found: Json) -> str:
     return (
         f"Receiving in {found['version']}, headless: {found['messages']:,} messages; "
         f"{found['rounds']} rounds. The CPU time is that of the page's process, including "
-        "compilation. The browser itself spends most of it on each frame.\n\n"
+        "compilation. Most of it is the work of the browser for each frame.\n\n"
         f"{_table(found, 'WebSocket + JSON.parse', '@hanzoai/pubsub, for await')}"
     )
 
