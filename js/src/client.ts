@@ -109,7 +109,7 @@ export class PubSub<Topics extends object = AnyTopics> {
    * Call it to connect before the first use, or to get errors early. After the timeout, the client
    * keeps trying.
    *
-   * @throws ConnectionFailed The client did not connect in time; the message has the reason of the
+   * @throws ConnectionFailed The client did not connect in time; the message contains the reason of
    * last failure.
    * @throws AuthError The server rejected the token, or `getToken` threw `AuthRefused`.
    * @throws PermissionDenied The server does not allow this identity to connect.
@@ -288,8 +288,9 @@ export class PubSub<Topics extends object = AnyTopics> {
   }
 
   /**
-   * Change what others see of this client, on one topic or (undefined) on all of its topics.
+   * Change what others see of this client, on one topic or on all of its topics.
    *
+   * @param topic A topic without wildcards; undefined for all topics of this client.
    * @param data `status`, `name`, `avatar_url` set fields of the member, other keys are merged into
    *   `metadata`; null deletes a key.
    * @throws NotFound This client is not a member of the topic.

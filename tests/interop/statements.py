@@ -28,9 +28,9 @@ TESTS = ("tests/interop", "tests/python", "tests/server", "tests/cluster")
 WHO = {"C": "client", "S": "server", "O": "operations"}
 INTRODUCTION = """# Statements of HIP-56 and their tests
 
-This page shows which test proves which statement of HIP-56, and what no test shows. The tests in
-`tests/interop` send the requests of HIP-56 to the real server with plain `websockets` and `httpx`.
-The tests in `tests/cluster` run several nodes on a real Redis.
+This page shows which tests prove each statement of HIP-56, and which statements no test proves. The
+tests in `tests/interop` send the requests of HIP-56 to the real server with plain `websockets` and
+`httpx`. The tests in `tests/cluster` run several nodes on a real Redis.
 
 A test counts for a statement only if it fails when the product breaks that statement.
 `tests/interop/faults.yaml` contains {faults} such faults. `make statements` plants each of them in
@@ -100,7 +100,7 @@ def page() -> str:
             f"| {statement.id} | {says} | {who} | {'<br>'.join(cells) or '**nothing**'} |"
         )
     introduction = INTRODUCTION.format(faults=len(faults.faults()))
-    parts = [introduction, f"{shown} of {len(statements())} statements are shown by a test.\n"]
+    parts = [introduction, f"Tests prove {shown} of {len(statements())} statements.\n"]
     for room, lines in rows.items():
         head = "| | statement | concerns | shown by |\n|---|---|---|---|"
         parts.append(f"## {room}\n\n{head}\n" + "\n".join(lines) + "\n")

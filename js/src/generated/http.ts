@@ -29,6 +29,7 @@ export interface PublishRequest {
   readonly data: unknown;
   /** Retention in history, seconds; 0 stores nothing. */
   readonly ttl?: number;
+  /** Id, at most 128 characters; the server publishes an id once. Default: `msg_` and a ULID. */
   readonly id?: MessageId;
   /** Passed on unchanged. */
   readonly meta?: JsonObject;
@@ -41,8 +42,11 @@ export const isPublishRequest: Guard<PublishRequest> = /* @__PURE__ */ shape(
 
 /** Answer to a publish. */
 export interface PublishResponse {
+  /** Id of the message. */
   readonly id: MessageId;
+  /** When the server accepted it, in Unix milliseconds. */
   readonly timestamp: Timestamp;
+  /** Position in the log of its topic. Absent with `ttl` 0. */
   readonly seq?: Seq;
   /** The id was already published; the server did not send the message again. */
   readonly duplicate?: boolean;
@@ -86,7 +90,7 @@ export interface HistoryPage {
   readonly position?: Seq;
   /** With `after`: a position after it, up to the last message of the page (up to `position` if the page is empty), is missing. With `since`: some messages newer than it are no longer retained. */
   readonly truncated?: boolean;
-  /** The log was reset after the position in `after`; 0 is before every log. */
+  /** The log was reset after the position in `after`. Position 0 is before every log. */
   readonly reset?: boolean;
 }
 
@@ -121,6 +125,7 @@ export const isOccupancy: Guard<Occupancy> = /* @__PURE__ */ shape('members:coun
 
 /** One active topic. */
 export interface TopicInfo {
+  /** The topic, without wildcards. */
   readonly topic: Topic;
   /** Number of connections subscribed to it. */
   readonly subscribers: number;
@@ -165,7 +170,7 @@ export interface ConnectionInfo {
   readonly transport: string;
   /** IP address of the client. Absent if the server does not know it. */
   readonly address?: string;
-  /** When the client authenticated first on this connection. */
+  /** When the client first authenticated on this connection. */
   readonly connected_at: Timestamp;
   /** Topics and patterns that it is subscribed to, at most 20. */
   readonly patterns: readonly string[];
@@ -173,7 +178,7 @@ export interface ConnectionInfo {
   readonly subscriptions: number;
   /** Bytes that wait on the server because the client has not read them. */
   readonly queued_bytes: number;
-  /** Bytes that may wait. The server closes the connection as `slow_consumer` when it needs more. */
+  /** Maximum bytes that may wait. If more would wait, the server closes the connection with `slow_consumer`. */
   readonly queue_limit: number;
   /** The connection accepts no data now. */
   readonly stalled?: boolean;
@@ -188,7 +193,7 @@ export const isConnectionInfo: Guard<ConnectionInfo> = /* @__PURE__ */ shape(
 export interface ConnectionList {
   /** The connections. */
   readonly connections: readonly ConnectionInfo[];
-  /** Number of matching connections of this node; more than the list contains where `limit` is lower. */
+  /** Number of matching connections of this node. The list contains fewer if `limit` is lower. */
   readonly total: number;
 }
 
@@ -219,12 +224,13 @@ export const isPositionsRequest: Guard<PositionsRequest> = /* @__PURE__ */ shape
 
 /** Positions of one topic. A topic without a log has `first` 1 and `last` 0. */
 export interface TopicPosition {
+  /** The topic, without wildcards. */
   readonly topic: Topic;
   /** Position of the oldest retained message; `last` + 1 if none is retained. */
   readonly first: Seq;
   /** Newest position in this log. */
   readonly last: Seq;
-  /** If `at` was given: position of the first retained message that is not older; `last` + 1 if there is none. */
+  /** If `at` was requested: position of the oldest retained message that is not older than `at`; `last` + 1 if there is none. */
   readonly at?: Seq;
 }
 
@@ -237,9 +243,9 @@ export const isTopicPosition: Guard<TopicPosition> = /* @__PURE__ */ shape(
 export interface PositionList {
   /** The topics, by name. For a pattern, the topics that have a log and that the caller may subscribe to. */
   readonly positions: readonly TopicPosition[];
-  /** Time of the answer at the store; it includes every message published before. */
+  /** Time of the store when it answered. The positions include every message published before it. */
   readonly timestamp: Timestamp;
-  /** More than 10,000 topics match; the answer contains the first by name. */
+  /** More than 10,000 topics match. The answer contains the first ones by name. */
   readonly has_more?: boolean;
 }
 
@@ -299,6 +305,7 @@ export interface SessionInfo {
   readonly features?: readonly string[];
   /** When the token expires. */
   readonly expires_at?: Timestamp;
+  /** Time of the server, in Unix milliseconds. */
   readonly server_time?: Timestamp;
   readonly limits?: Limits;
   /** Id of the node that assigned the positions. They are not valid on other nodes: a client that changes the node reports a gap of unknown size. Absent if positions are valid on every node. */

@@ -227,8 +227,11 @@ export const isErrorInfo: Guard<ErrorInfo> = /* @__PURE__ */ shape(
 
 /** Result of one message of a batch: an error or an id. */
 export interface PublishResult {
+  /** Id of the message. */
   readonly id?: MessageId;
+  /** When the server accepted it, in Unix milliseconds. */
   readonly timestamp?: Timestamp;
+  /** Position in the log of its topic. Absent with `ttl` 0. */
   readonly seq?: Seq;
   /** The id was already published; the server did not send the message again. */
   readonly duplicate?: boolean;
@@ -304,6 +307,7 @@ export interface PublishFrame {
 /** Updates the sender's presence on one topic or on every topic it is a member of. H-047. */
 export interface PresenceUpdateFrame {
   readonly type: 'presence.update';
+  /** The topic. Absent: every topic of which this connection is a member. */
   readonly topic?: Topic;
   /** `status`, `name`, `avatar_url` update the member, other keys merge into `metadata`; null deletes. */
   readonly data: JsonObject;
@@ -340,6 +344,7 @@ export interface AuthOkFrame {
   readonly features?: readonly string[];
   /** When the token expires. */
   readonly expires_at?: Timestamp;
+  /** Time of the server, in Unix milliseconds. */
   readonly server_time?: Timestamp;
   readonly limits?: Limits;
   /** Id of the node that assigned the positions. They are not valid on other nodes: a client that changes the node reports a gap of unknown size. Absent if positions are valid on every node. */
@@ -412,8 +417,11 @@ export interface MessageFrame {
 /** Answers a `publish` with a `ref`. */
 export interface PublishedFrame {
   readonly type: 'published';
+  /** Id of the message. */
   readonly id?: MessageId;
+  /** When the server accepted it, in Unix milliseconds. */
   readonly timestamp?: Timestamp;
+  /** Position in the log of its topic. Absent with `ttl` 0. */
   readonly seq?: Seq;
   /** The id was already published; the server did not send the message again. */
   readonly duplicate?: boolean;
@@ -426,6 +434,7 @@ export interface PublishedFrame {
 /** All members of a topic. H-049. */
 export interface PresenceSnapshotFrame {
   readonly type: 'presence.snapshot';
+  /** The topic, without wildcards. */
   readonly topic: Topic;
   /** All members, including the receiver. */
   readonly members: readonly PresenceMember[];
@@ -434,6 +443,7 @@ export interface PresenceSnapshotFrame {
 /** Answers `ping`. H-048. */
 export interface PongFrame {
   readonly type: 'pong';
+  /** Time of the server, in Unix milliseconds. */
   readonly server_time?: Timestamp;
   /** Chosen by the client, echoed in the answer to this frame. */
   readonly ref?: string;

@@ -13,7 +13,10 @@ import type { SessionOptions, TransportChoice } from './session.js';
  */
 export type SendPolicy = 'error' | 'block' | 'drop_oldest' | 'latest';
 
-/** When the queue of a subscription is full: drop the oldest and report a gap, or end with an error. */
+/**
+ * What the client does when the queue of a subscription is full: drop the oldest messages and report
+ * a gap, or end the subscription with an error.
+ */
 export type ReceivePolicy = 'gap' | 'error';
 
 /** Bounds of the publishes that wait to be sent or acknowledged. */
@@ -37,12 +40,12 @@ export interface ReceiveQueue {
 }
 
 /**
- * How long the client waits before it reconnects.
+ * Delays before the client reconnects.
  *
  * The client waits a random time, evenly distributed from 0 to a bound. The bound is `base` for the
  * first attempt and twice `base` for the next ones. It then grows with the square of the time without
- * a connection: 4 s after 25 s, 10 s after 40 s, up to `cap`. While a publish waits, it does not grow.
- * A call of the program starts the next attempt early, at most once per second.
+ * a connection, up to `cap`: it is 4 s after 25 s, and 10 s after 40 s. While a publish waits, the
+ * bound does not grow. A call of your program starts the next attempt early, at most once per second.
  */
 export interface RetryOptions {
   /** First bound in milliseconds; default 1,000. */
@@ -56,7 +59,7 @@ export interface RetryOptions {
   readonly stableAfter: number;
 }
 
-/** The part of a WebSocket that the client uses; that of browsers, Node 22 and `ws` all have it. */
+/** The part of a WebSocket that the client uses. Those of browsers, Node 22 and `ws` have it. */
 export interface WebSocketLike {
   binaryType: string;
   readonly readyState: number;
@@ -90,8 +93,8 @@ export interface Settings {
   /** Milliseconds without a connection until the state is `suspended`; default 120,000. */
   readonly suspendAfter: number;
   /**
-   * Milliseconds before its expiry at which the client renews a token, if the server sends no
-   * `auth.expiring`; default 45,000.
+   * Time before the expiry of a token at which the client renews it, in milliseconds, if the server
+   * sends no `auth.expiring`; default 45,000.
    */
   readonly refreshMargin: number;
   /**

@@ -201,8 +201,8 @@ class PubSubClient:
             timeout: Seconds or a timedelta; default: ``operation_timeout``.
 
         Raises:
-            ConnectionFailed: The client did not connect in time; the message has the reason of the
-                last failure.
+            ConnectionFailed: The client did not connect in time; the message contains the reason of
+                the last failure.
             AuthError: The server rejected the token, or ``get_token`` raised ``AuthRefused``.
             PermissionDenied: The server does not allow this identity to connect.
             ClosedError: The client is closed.
@@ -348,8 +348,9 @@ class PubSubClient:
         Args:
             topic: A topic without wildcards.
             message: ``{"type": ..., "data": ...}``, optionally ``ttl``, ``id``, ``meta``; or a
-                ``Publication``. An object of a pydantic model, a dataclass or a msgspec struct may
-                be the ``data``, or alone the payload of a message of type ``message``.
+                ``Publication``. ``data`` may be an object of a pydantic model, a dataclass or a
+                msgspec struct. You can also pass such an object as the whole ``message``; it
+                becomes the ``data`` of a message of type ``message``.
             ttl: Seconds in history, or a timedelta; 0 stores nothing. Default: the retention of the
                 server.
             id: Message id, at most 128 characters; default ``msg_`` and a ULID.
@@ -511,7 +512,7 @@ class PubSubClient:
         concurrency: int = 10,
         allow: Callable[[Message, str], bool] | None = None,
     ) -> Responder:
-        """Answer the requests of topics with what a handler returns.
+        """Answer requests on topics with the return values of a handler.
 
         Use it as ``async with``, or ``await`` it and ``close()`` it later. If several responders
         answer one request, the first reply counts. ``request.id`` is the same for each retry of a
@@ -524,8 +525,8 @@ class PubSubClient:
             type: Message type of requests; other messages are ignored.
             concurrency: Requests that are handled at the same time, 1 to 1,000; more requests wait.
             allow: Called with a request and its reply topic; returns whether to reply there. If it
-                raises, the responder does not reply.
-                Default: below the topic of the request in ``replies``, or below ``user.<sender>``.
+                raises, the responder does not reply. By default, the responder replies only below
+                ``<topic>.replies`` of the request, and below ``user.<sender>``.
 
         Raises:
             InvalidTopic: A pattern is not valid.
@@ -677,7 +678,7 @@ class PubSubClient:
         Raises:
             InvalidTopic: A topic or pattern is not valid.
             InvalidOption: ``wait`` is out of range.
-            PermissionDenied: The access rules do not allow a topic, or any topic of a pattern.
+            PermissionDenied: The access rules deny a topic, or all topics of a pattern.
             ConnectionLimit: Too many requests of this user are already waiting.
             NotFound: The server supports plain HIP-56 only.
             ConnectionFailed: The HTTP API could not be reached.

@@ -80,7 +80,7 @@ _SIGN: Final = cast("int", _curve.EC_FLAG_ECDSA | _curve.EC_FLAG_RECOVERABLE)
 
 
 class Verified(NamedTuple):
-    """The result of a verified frame.
+    """The content of a verified frame.
 
     Attributes:
         owner: Address of the signer, 20 bytes.

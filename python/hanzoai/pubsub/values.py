@@ -185,8 +185,8 @@ class StateChange:
     Attributes:
         from_: State before.
         to: State after.
-        code: Code of ``spec/errors.yaml`` or the close code, 1006 for a connection that was lost
-            or could not be opened; None without a new failure.
+        code: Error code of ``spec/errors.yaml``, or the close code: 1006 for a connection that was
+            lost or could not be opened. None if the change has another cause than a failure.
         reason: Description of what happened.
         retry_in: Seconds until the next attempt, if one is planned.
         attempt: Number of attempts since the client was last stable.
@@ -259,7 +259,7 @@ class Published:
         id: Id of the message.
         timestamp: Server time, Unix milliseconds; None if the server sends no acknowledgements.
         seq: Position in the log of its topic; None for ephemeral messages and plain HIP-56.
-        duplicate: Whether the id was already published; the server then sent nothing.
+        duplicate: Whether the id was already published; the server then did not publish it again.
     """
 
     id: str
@@ -275,7 +275,7 @@ class SubscriptionStats:
     ``received == handled + dropped + queued`` holds at any time.
 
     Attributes:
-        received: Messages that the session delivered to this subscription.
+        received: Messages that have arrived for this subscription.
         handled: Messages that the program has taken.
         dropped: Messages dropped because the queue was full.
         queued: Messages waiting.

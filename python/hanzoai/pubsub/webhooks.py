@@ -160,7 +160,7 @@ def sign(body: bytes, secret: str, *, id: str, sent_at: float) -> dict[str, str]
 
     Args:
         body: The body that is sent.
-        secret: The secret that `verify` is called with.
+        secret: The secret that you pass to `verify`.
         id: The id of the delivery.
         sent_at: Unix seconds; the fraction is dropped.
 

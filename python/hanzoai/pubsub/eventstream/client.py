@@ -87,8 +87,8 @@ class EventStreamClient(LinkClient):
     ) -> int:
         """Publish one event.
 
-        If the connection has ended, the client opens it again first. When this returns, the system
-        has the event; no peer confirms that it arrived.
+        If the connection has ended, the client opens it again first. When this returns, the
+        operating system has the event; no peer confirms that it arrived.
 
         Args:
             topic: At most 1,024 bytes.

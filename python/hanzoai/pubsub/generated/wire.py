@@ -204,8 +204,11 @@ class PublishResult(Model):
     """Result of one message of a batch: an error or an id."""
 
     id: MessageId | None = None
+    """Id of the message."""
     timestamp: Timestamp | None = None
+    """When the server accepted it, in Unix milliseconds."""
     seq: Seq | None = None
+    """Position in the log of its topic. Absent with `ttl` 0."""
     duplicate: bool | None = None
     """The id was already published; the server did not send the message again."""
     error: ErrorInfo | None = None
@@ -280,6 +283,7 @@ class PresenceUpdateFrame(Model):
 
     type: Literal["presence.update"] = "presence.update"
     topic: Topic | None = None
+    """The topic. Absent: every topic of which this connection is a member."""
     data: dict[str, Any]
     """`status`, `name`, `avatar_url` update the member, other keys merge into `metadata`; null deletes."""
     ref: Annotated[str | None, Field(max_length=64, min_length=1)] = None
@@ -324,6 +328,7 @@ class AuthOkFrame(Model):
     expires_at: Timestamp | None = None
     """When the token expires."""
     server_time: Timestamp | None = None
+    """Time of the server, in Unix milliseconds."""
     limits: Limits | None = None
     node: Annotated[str | None, Field(max_length=64, min_length=1)] = None
     """Id of the node that assigned the positions. They are not valid on other nodes: a client that changes the node reports a gap of unknown size. Absent if positions are valid on every node."""
@@ -402,8 +407,11 @@ class PublishedFrame(Model):
 
     type: Literal["published"] = "published"
     id: MessageId | None = None
+    """Id of the message."""
     timestamp: Timestamp | None = None
+    """When the server accepted it, in Unix milliseconds."""
     seq: Seq | None = None
+    """Position in the log of its topic. Absent with `ttl` 0."""
     duplicate: bool | None = None
     """The id was already published; the server did not send the message again."""
     results: list[PublishResult] | None = None
@@ -417,6 +425,7 @@ class PresenceSnapshotFrame(Model):
 
     type: Literal["presence.snapshot"] = "presence.snapshot"
     topic: Topic
+    """The topic, without wildcards."""
     members: list[PresenceMember]
     """All members, including the receiver."""
 
@@ -426,6 +435,7 @@ class PongFrame(Model):
 
     type: Literal["pong"] = "pong"
     server_time: Timestamp | None = None
+    """Time of the server, in Unix milliseconds."""
     ref: Annotated[str | None, Field(max_length=64, min_length=1)] = None
     """Chosen by the client, echoed in the answer to this frame."""
 
@@ -478,6 +488,7 @@ class PublishRequest(Payload):
     ttl: Annotated[int | None, Field(ge=0)] = None
     """Retention in history, seconds; 0 stores nothing."""
     id: MessageId | None = None
+    """Id, at most 128 characters; the server publishes an id once. Default: `msg_` and a ULID."""
     meta: dict[str, Any] | None = None
     """Passed on unchanged."""
 
@@ -486,8 +497,11 @@ class PublishResponse(Model):
     """Answer to a publish."""
 
     id: MessageId
+    """Id of the message."""
     timestamp: Timestamp
+    """When the server accepted it, in Unix milliseconds."""
     seq: Seq | None = None
+    """Position in the log of its topic. Absent with `ttl` 0."""
     duplicate: bool | None = None
     """The id was already published; the server did not send the message again."""
 
@@ -518,7 +532,7 @@ class HistoryPage(Model):
     truncated: bool | None = None
     """With `after`: a position after it, up to the last message of the page (up to `position` if the page is empty), is missing. With `since`: some messages newer than it are no longer retained."""
     reset: bool | None = None
-    """The log was reset after the position in `after`; 0 is before every log."""
+    """The log was reset after the position in `after`. Position 0 is before every log."""
 
 
 class PresenceList(Model):
@@ -541,6 +555,7 @@ class TopicInfo(Model):
     """One active topic."""
 
     topic: Topic
+    """The topic, without wildcards."""
     subscribers: Annotated[int, Field(ge=0)]
     """Number of connections subscribed to it."""
     messages: Annotated[int, Field(ge=0)]
@@ -576,7 +591,7 @@ class ConnectionInfo(Model):
     address: str | None = None
     """IP address of the client. Absent if the server does not know it."""
     connected_at: Timestamp
-    """When the client authenticated first on this connection."""
+    """When the client first authenticated on this connection."""
     patterns: list[str]
     """Topics and patterns that it is subscribed to, at most 20."""
     subscriptions: Annotated[int, Field(ge=0)]
@@ -584,7 +599,7 @@ class ConnectionInfo(Model):
     queued_bytes: Annotated[int, Field(ge=0)]
     """Bytes that wait on the server because the client has not read them."""
     queue_limit: Annotated[int, Field(ge=0)]
-    """Bytes that may wait. The server closes the connection as `slow_consumer` when it needs more."""
+    """Maximum bytes that may wait. If more would wait, the server closes the connection with `slow_consumer`."""
     stalled: bool | None = None
     """The connection accepts no data now."""
 
@@ -595,7 +610,7 @@ class ConnectionList(Model):
     connections: list[ConnectionInfo]
     """The connections."""
     total: Annotated[int, Field(ge=0)]
-    """Number of matching connections of this node; more than the list contains where `limit` is lower."""
+    """Number of matching connections of this node. The list contains fewer if `limit` is lower."""
 
 
 class PositionsRequest(Model):
@@ -615,12 +630,13 @@ class TopicPosition(Model):
     """Positions of one topic. A topic without a log has `first` 1 and `last` 0."""
 
     topic: Topic
+    """The topic, without wildcards."""
     first: Seq
     """Position of the oldest retained message; `last` + 1 if none is retained."""
     last: Seq
     """Newest position in this log."""
     at: Seq | None = None
-    """If `at` was given: position of the first retained message that is not older; `last` + 1 if there is none."""
+    """If `at` was requested: position of the oldest retained message that is not older than `at`; `last` + 1 if there is none."""
 
 
 class PositionList(Model):
@@ -629,9 +645,9 @@ class PositionList(Model):
     positions: list[TopicPosition]
     """The topics, by name. For a pattern, the topics that have a log and that the caller may subscribe to."""
     timestamp: Timestamp
-    """Time of the answer at the store; it includes every message published before."""
+    """Time of the store when it answered. The positions include every message published before it."""
     has_more: bool | None = None
-    """More than 10,000 topics match; the answer contains the first by name."""
+    """More than 10,000 topics match. The answer contains the first ones by name."""
 
 
 class StreamSubscription(Model):
@@ -663,6 +679,7 @@ class SessionInfo(Model):
     expires_at: Timestamp | None = None
     """When the token expires."""
     server_time: Timestamp | None = None
+    """Time of the server, in Unix milliseconds."""
     limits: Limits | None = None
     node: Annotated[str | None, Field(max_length=64, min_length=1)] = None
     """Id of the node that assigned the positions. They are not valid on other nodes: a client that changes the node reports a gap of unknown size. Absent if positions are valid on every node."""

@@ -58,7 +58,7 @@ Answer = TypeVar("Answer", Added, Removed, Subscribed)
 
 @dataclass(frozen=True, slots=True)
 class HubMessage:
-    """A published message, once for each topic of the subscription.
+    """A published message. It arrives once for each of its topics that you subscribe to.
 
     Attributes:
         topic: The topic; bytes that are not UTF-8 are lone surrogates (PEP 383).
@@ -141,9 +141,9 @@ class HubClient(LinkClient):
     def subscribe(self, *topics: str | bytes) -> HubSubscription:
         """Receive messages of these topics from now on.
 
-        The connection opens with ``async with``, or with the first requested message. This raises
-        PermissionDenied if the hub grants none of the topics, and logs a warning if it grants only
-        some: its answer is their number.
+        The connection opens with ``async with``, or with the first requested message. Opening it
+        raises PermissionDenied if the hub grants none of the topics. If it grants only some, the
+        client logs a warning with their number, because the hub does not name them.
 
         Raises:
             InvalidTopic: There are too many topics, or one is too long.
@@ -217,7 +217,8 @@ class HubSubscription(LinkSubscription[HubMessage]):
         """Subscribe to more topics.
 
         Returns:
-            How many of them are new to the hub. It does not count those that it denies.
+            The number of topics that the hub has added: it does not count topics that it denies, or
+            that the connection already had.
 
         Raises:
             InvalidTopic: There are too many topics, or one is too long.
@@ -239,7 +240,7 @@ class HubSubscription(LinkSubscription[HubMessage]):
         """Unsubscribe from topics.
 
         Returns:
-            How many of them the hub knew.
+            The number of topics that the hub has removed.
 
         Raises:
             ConnectionFailed: The connection ended before the answer.

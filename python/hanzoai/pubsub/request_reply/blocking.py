@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class BlockingResponder:
-    """Answers requests until it is closed; a context. See ``Responder``."""
+    """Answers requests until it is closed; a context manager. See ``Responder``."""
 
     def __init__(self, responder: Responder, call: Callable[..., Any]) -> None:
         self._responder = responder

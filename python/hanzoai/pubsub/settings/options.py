@@ -105,12 +105,13 @@ class ReceiveQueue:
 @known_arguments
 @dataclass(frozen=True, slots=True)
 class RetryOptions:
-    """How long the client waits before it reconnects.
+    """Delays before the client reconnects.
 
     The client waits a random time, evenly distributed from 0 to a bound. The bound is `base` for
     the first attempt and twice `base` for the next ones. It then grows with the square of the time
-    without a connection: 4 s after 25 s, 10 s after 40 s, up to `cap`. While a publish waits, it
-    does not grow. A call of the program starts the next attempt early, at most once per second.
+    without a connection, up to `cap`: it is 4 s after 25 s, and 10 s after 40 s. While a publish
+    waits, the bound does not grow. A call of your program starts the next attempt early, at most
+    once per second.
 
     Attributes:
         base: First bound in seconds or as a timedelta, 0.001 s to a day; default 1.
@@ -158,7 +159,7 @@ class Settings(TypedDict, total=False):
     suspend_after: Duration
     """Seconds without a connection until the state is `suspended`; default 120."""
     refresh_margin: Duration
-    """Seconds before its expiry at which the client renews a token, if the server sends no
+    """Seconds before the expiry of a token at which the client renews it, if the server sends no
     `auth.expiring`; default 45.
     """
     fallback_after: Duration
@@ -236,8 +237,8 @@ class ClientOptions:
         pong_timeout: Seconds that the client waits for any byte after a ping; default 10.
         retry: Delays before the client reconnects.
         suspend_after: Seconds without a connection until the state is `suspended`; default 120.
-        refresh_margin: Seconds before its expiry at which the client renews a token, if the server
-            sends no `auth.expiring`; default 45.
+        refresh_margin: Seconds before the expiry of a token at which the client renews it, if the
+            server sends no `auth.expiring`; default 45.
         fallback_after: Seconds after which the client falls back to server-sent events if the first
             WebSocket is not open and the HTTP address answers; default 8.
         fallback_failures: Failed WebSocket openings after which the client falls back, if the HTTP

@@ -36,7 +36,7 @@ class SignedMessage:
 
 @dataclass(frozen=True, slots=True)
 class Forged:
-    """A message that is not proven: the topic's owner has not signed it in this form.
+    """A message that failed verification: the topic's owner has not signed it in this form.
 
     Attributes:
         error: Reason; `error.field` names the part that is wrong.

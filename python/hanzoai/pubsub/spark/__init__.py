@@ -43,16 +43,17 @@ __all__ = [
 ]
 
 FORMAT = "hanzo-pubsub"
-"""The name of the format."""
+"""The name of the data source, for `spark.read.format` and `df.write.format`."""
 
 
 def register(spark: SparkSession | Any) -> None:
     """Make `format("hanzo-pubsub")` known to a session, of Spark 4.0 or later or Spark Connect.
 
-    If the package is installed for the Python that Spark starts, it finds the format without this.
+    Spark finds the format without this call if the package is installed for the Python that Spark
+    starts.
 
     On a local master the workers then run the Python of this program, unless ``PYSPARK_PYTHON`` or
-    ``spark.pyspark.python`` names another one. On a cluster, set ``PYSPARK_PYTHON`` yourself:
+    ``spark.pyspark.python`` names another one. On a cluster, set ``PYSPARK_PYTHON`` yourself.
     Otherwise, Spark starts workers as ``python3``, which may not have this package. Spark Connect
     needs the variable on a local master, too, before the session starts.
 

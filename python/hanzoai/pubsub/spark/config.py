@@ -60,20 +60,26 @@ class PubSubConfig:
         request_timeout: Seconds to wait for each answer.
         max_retries: Consecutive failed attempts after which the task fails.
         retry_backoff: Seconds before the second attempt; doubles up to 5 s.
-        topic: For rows without one.
-        type: For rows without one.
-        ttl: Seconds, for rows without one; default: the retention of the server.
-        ids: `auto`: the `id` of a row, or its content; `column`: the `id`, which is required;
-            `content`; `position` and `random` lose or repeat rows when Spark repeats a task.
-        id_namespace: Part of content ids. Two jobs with the same one publish equal
-            rows once; the default is one for each stage of a job, or for each micro-batch.
-        max_rows_per_second: Of one task; default unlimited.
-        on_error: `fail`, or `deadletter:<topic>` for rows that cannot be published.
-        on_oversize: `fail`, which means `on_error`, or `drop` for rows over `max_message_bytes`.
+        topic: Topic of rows without a `topic`.
+        type: Message type of rows without a `type`.
+        ttl: Seconds in history for rows without a `ttl`; default: the retention of the server.
+        ids: How rows get their message ids. `column`: from the column `id`, which is required.
+            `content`: from a hash of the row. `auto`: from the column `id`, or the content of rows
+            without one. `position`: from the number of the row in its partition. `random`: a new
+            id. With `position` and `random`, rows can be lost or repeated when Spark repeats a
+            task.
+        id_namespace: Part of the ids that are not from a column. Two jobs with the same namespace
+            publish equal rows once. Default: a namespace of its own for each stage of a job, or for
+            each micro-batch.
+        max_rows_per_second: Maximum rows per second of one task; default: unlimited.
+        on_error: What happens to rows that cannot be published: `fail` fails the task,
+            `deadletter:<topic>` publishes them on another topic.
+        on_oversize: What happens to rows over `max_message_bytes`: `fail` treats them as `on_error`
+            specifies, `drop` leaves them out.
         log_stats: Log what each task published, at level INFO.
 
     Raises:
-        InvalidOption: One of them is wrong; `field` names it.
+        InvalidOption: An argument is wrong; `field` names it.
     """
 
     url: str | None = None

@@ -33,7 +33,7 @@ _PAUSE_MAX: Final = 30.0
 
 @dataclass(slots=True)
 class ProgressStats:
-    """Counters of reports.
+    """Counters of the messages about progress.
 
     Attributes:
         published: Messages that the server acknowledged.

@@ -143,12 +143,12 @@ def publish_partition(
 def foreach_partition(
     config: PubSubConfig, *, namespace: str | None = None
 ) -> Callable[[Iterable[Any]], None]:
-    """For `df.foreachPartition`: `publish_partition` of each partition."""
+    """Return a function for `df.foreachPartition` that publishes each partition."""
     return partial(_each_partition, config=config, namespace=namespace)
 
 
 def foreach_batch(config: PubSubConfig, name: str) -> Callable[[Any, int], None]:
-    """For `writeStream.foreachBatch`: publishes each micro-batch.
+    """Return a function for `writeStream.foreachBatch` that publishes each micro-batch.
 
     Args:
         config: Configuration of the server and of publishing.
@@ -160,7 +160,9 @@ def foreach_batch(config: PubSubConfig, name: str) -> Callable[[Any, int], None]
 def publish_arrow(
     config: PubSubConfig, *, namespace: str | None = None
 ) -> Callable[[Iterable[Any]], Iterator[Any]]:
-    """For `df.mapInArrow(publish_arrow(config), ARROW_SCHEMA)`: returns one row of stats per task.
+    """Return a function for `df.mapInArrow(publish_arrow(config), ARROW_SCHEMA)`.
+
+    The result has one row per task, with its counters.
 
     Each action publishes the rows again.
     """

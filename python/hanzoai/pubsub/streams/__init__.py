@@ -138,7 +138,8 @@ def stream_reader(
         topic: A topic without wildcards.
         id: Id of the stream; ``latest`` for the newest one, running or ended, ``next`` for the
             first one that begins after the reader has subscribed.
-        sender: Only frames of this sender count; default: of the sender of the first frame.
+        sender: Id of the sender whose frames the reader accepts; default: the sender of the first
+            frame.
         on_cancel: Called with the id of the stream and the reason instead of publishing
             ``stream.cancel``, for example to call a route of your backend; a function or a
             coroutine function.

@@ -112,8 +112,8 @@ class StreamWriter:
             async for chunk in llm:
                 await w.write(chunk)
 
-    If the block ends normally, the stream is complete. An exception aborts the stream and is
-    raised, except ``StreamCancelled``, which ends with the block.
+    If the block ends normally, the stream is complete. If it raises an exception, the stream is
+    aborted, and the exception continues. The block suppresses only ``StreamCancelled``.
     """
 
     def __init__(
@@ -188,7 +188,7 @@ class StreamWriter:
 
     @property
     def stats(self) -> Mapping[str, int]:
-        """Tokens and snapshots published, publishes repeated, and how many were held back.
+        """Published ``tokens`` and ``snapshots``, repeated publishes (``retries``), and ``slowed``.
 
         ``slowed`` counts publishes that took more than a second. The first is logged at WARNING:
         once per client if the publish rate is used up, otherwise once per stream.

@@ -43,7 +43,7 @@ class VirtualTimer:
 
 
 class VirtualClock:
-    """A clock that stops until a test moves it: no test waits, and every run is the same.
+    """A clock that only a test moves: no test waits, and every run is the same.
 
     Pass it to ``MemoryServer``, whose clients and hub then use it.
 

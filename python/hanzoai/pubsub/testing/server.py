@@ -65,11 +65,11 @@ class MemoryServer(Generic[C]):
             await server.publish("chat.1", {"type": "token", "data": {"content": "Hi"}})
             message = await anext(sub)
             server.cut()  # the connection breaks
-            await server.clock.advance(30)  # the client comes back, in no time
+            await server.clock.advance(30)  # the client reconnects; no real time passes
 
     Args:
-        clock: Clock of the server and its clients; default: a ``VirtualClock``, which stops until
-            the test moves it. With ``SystemClock()``, both run in real time.
+        clock: Clock of the server and its clients; default: a ``VirtualClock``, which only the test
+            moves. With ``SystemClock()``, both run in real time.
         rules: Path of a file with access rules; default: every client may do everything.
         seed: Seed for the jitter of the clients' retries.
         **settings: Settings of the server by name, for example ``history_max_messages=10``.
