@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hanzoai.pubsub import PresenceChange, PubSubClient, users_of
+from pubsub_server.backplanes.redis import wire
 from tests.cluster.fleet import BOUND, TIMEOUT, meeting, node_process, nodes, peer, present, stream
 from tests.cluster.waiting import until
 
@@ -263,19 +264,30 @@ async def test_a_live_node_that_was_removed_returns_with_its_members(
         assert users(await present(a, TOPIC, a.token("bob"))) == ["bob", "ann"]
 
 
-async def test_members_outlast_an_outage_of_the_store(store: Store) -> None:
+@pytest.mark.parametrize("stalls", [False, True])
+async def test_members_outlast_an_outage_of_the_store(
+    store: Store, monkeypatch: pytest.MonkeyPatch, *, stalls: bool
+) -> None:
+    # A store that stalls executes all copies of repeated calls afterwards.
+    monkeypatch.setattr(wire, "ANSWER_WITHIN", 0.5)
     async with meeting(store, ["ann", "sam"], ["bob"]) as ((a, b), (ann, sam, bob)):
         await ann.subscribe(TOPIC)
         await sam.subscribe(TOPIC)
         await bob.subscribe(TOPIC)
         await snapshot(bob)
         names = {node.hub.core.backplane._lease.node for node in (a, b)}  # type: ignore[attr-defined]
-        await store.end()
+        if stalls:
+            store.stall()
+        else:
+            await store.end()
         # Changes during the outage are reported when the store is back.
         await sam.send({"type": "unsubscribe", "topics": [TOPIC], "ref": "1"})
         await sam.until("unsubscribed")
         await asyncio.sleep(TIMEOUT / 1000)
-        await store.start()
+        if stalls:
+            store.go_on()
+        else:
+            await store.start()
         await until(lambda: _names(a, b).isdisjoint(names))
         await until(lambda: _users(b), ["ann", "bob"])
         await shown(bob, ["ann", "bob"])
