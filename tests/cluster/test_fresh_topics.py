@@ -25,7 +25,7 @@ from tests.cluster.store import Store, running
 from tests.cluster.test_backplane import collect
 from tests.cluster.test_failed_replays import replayed
 from tests.cluster.waiting import until
-from tests.interop.peer import EventStream
+from tests.interop.peer import Event, EventStream
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -72,6 +72,17 @@ class Place:
         ):
             assert response.status_code == 200, await response.aread()
             yield EventStream(response)
+
+    async def begin(self, mark: str | None, *topics: str) -> Event:
+        """Open event streams until the store answers in time; return what the answer is."""
+        while True:
+            async with self.stream(mark, *topics) as stream:
+                event = await stream.event()
+                while event.name not in {"subscribed", "error"}:
+                    event = await stream.event()
+            if event.name == "subscribed":
+                return event
+            assert event.json["code"] == "unavailable", event
 
     async def subscribe(self, after: dict[str, int] | None = None) -> dict[str, Any]:
         """Subscribe on a socket that closes immediately afterwards; return the answer."""
@@ -138,15 +149,13 @@ async def test_a_loss_in_a_topic_without_received_messages_is_reported_to_a_sock
 async def test_a_loss_in_topics_without_received_messages_is_reported_to_a_stream(
     server: Place, since: list[str]
 ) -> None:
-    async with server.stream(None, TOPIC, OTHER) as stream:
-        mark = (await stream.event("subscribed")).id
+    mark = (await server.begin(None, TOPIC, OTHER)).id
     for topic in (TOPIC, OTHER):
         await server.publish(topic, 1)
     await server.lose()
     for topic in since:
         await server.publish(topic, 2)
-    async with server.stream(mark, TOPIC, OTHER) as stream:
-        event = await stream.event("subscribed")
+    event = await server.begin(mark, TOPIC, OTHER)
     assert sorted(event.json["reset"]) == [TOPIC, OTHER]
     assert replayed(event) == [2 for topic in since if topic != THIRD]
 
@@ -155,14 +164,12 @@ async def test_a_topic_that_starts_while_its_reader_is_disconnected_has_no_gap(
     server: Place,
 ) -> None:
     began = await server.subscribe()
-    async with server.stream(None, TOPIC, OTHER) as stream:
-        mark = (await stream.event("subscribed")).id
+    mark = (await server.begin(None, TOPIC, OTHER)).id
     position = await server.publish(TOPIC, 1)
     await server.publish(OTHER, 1)
     assert began["positions"] == {TOPIC: position - 1}
     answer = await server.subscribe(began["positions"])
-    async with server.stream(mark, TOPIC, OTHER) as stream:
-        event = await stream.event("subscribed")
+    event = await server.begin(mark, TOPIC, OTHER)
     for frame in (answer, event.json):
         assert not {"reset", "truncated"} & set(frame)
     assert [message["data"] for message in answer["history"]] == [1]
