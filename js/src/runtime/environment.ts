@@ -14,12 +14,11 @@ import type { Environment } from './client.js';
  */
 export function checkPlatform(options: ClientOptions, environment: Environment): void {
   if (options.transport === 'sse' || environment.hasWebSocket?.(options) !== false) return;
-  const problem = new InvalidOption('This platform has no WebSocket, only server-sent events.', {
-    remedy: 'Pass `WebSocket` of the package `ws`.',
-    field: 'WebSocket',
-  });
-  if (options.transport === 'websocket') throw problem;
-  options.logger.warn(`${problem}`);
+  const message = 'This platform has no WebSocket.';
+  const remedy = 'Pass `WebSocket` of the package `ws`.';
+  if (options.transport === 'websocket')
+    throw new InvalidOption(message, { remedy, field: 'WebSocket' });
+  options.logger.warn(`${message} The client uses server-sent events instead. ${remedy}`);
 }
 
 /** The platform's environment; code that the first connection does not need loads in parallel. */

@@ -431,6 +431,7 @@ test('without WebSockets, the client starts with an event stream and logs this o
   const late = received(ps.connect({ timeout: 10_000 }));
   await undefined;
   assert.equal(output.length, 1);
+  assert.match(String(output[0]), /The client uses server-sent events instead\. Pass `WebSocket`/);
   for await (const { to } of states) if (to === 'reconnecting' || asked.length) break;
   assert.ok(String(asked[0]).startsWith('http://127.0.0.1:1/'));
   await ps.close({ timeout: 0 });
