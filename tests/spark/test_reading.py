@@ -120,6 +120,20 @@ def test_ranges_are_read_in_order_page_by_page() -> None:
     assert "/v1/positions" not in peer.paths()[:1]
 
 
+def test_a_log_that_is_gone_is_lost_without_a_request_for_each_page() -> None:
+    peer = Peer({})
+    assert read(peer, Range("a", 4, 10_000), page_size=5, fail_on_data_loss=False) == []
+    assert len(peer.requests) < 10
+
+
+def test_positions_between_two_logs_are_lost_without_a_request_for_each_page() -> None:
+    first = 10**12
+    peer = Peer({"a": [first, first + 1]})
+    found = read(peer, Range("a", 4, first + 1), page_size=5, fail_on_data_loss=False)
+    assert found == [("a", first), ("a", first + 1)]
+    assert len(peer.requests) < 10
+
+
 def test_the_rest_of_a_page_that_ends_early_is_read_before_later_pages() -> None:
     retained = [seq for seq in range(1, 31) if seq % 7]
     peer = Peer({"a": retained}, last={"a": 30}, largest=3)

@@ -207,6 +207,60 @@ def test_without_arguments_after_a_restart_nothing_is_read_again(service: Servic
     assert rows(reader, {"a.x": 7}, end) == [("a.x", 7, 9)]
 
 
+LATER = 10**15
+"""How many positions later another log starts: they contain the time in microseconds."""
+
+
+def test_without_arguments_a_log_that_started_again_is_a_loss_of_the_first_batch(
+    service: Service,
+) -> None:
+    service.standings = {"a.x": Standing(LATER + 1, LATER + 9)}
+    start = offset({"a.x": 7})
+    reader = stream()
+    end = reader.latestOffset()
+    with pytest.raises(DataLossError, match=f"restarted at position {LATER + 1}"):
+        reader.partitions(start, end)
+    reader = stream(failOnDataLoss="false")
+    end = reader.latestOffset()
+    assert rows(reader, start, end) == [("a.x", LATER, LATER + 9)]
+    service.news = [{"a.x": Standing(LATER + 1, LATER + 12)}]
+    assert rows(reader, end, reader.latestOffset()) == [("a.x", LATER + 9, LATER + 12)]
+
+
+@pytest.mark.parametrize("tolerated", [False, True])
+def test_without_arguments_a_log_that_starts_after_the_first_batch_is_a_loss(
+    service: Service, tolerated: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    reader = stream(failOnDataLoss=str(not tolerated).lower())
+    service.standings = {"a.y": Standing(1, 2)}
+    end = reader.latestOffset()
+    assert rows(reader, offset({"a.x": 7, "a.y": 2}), end) == []
+    service.news = [{"a.x": Standing(LATER + 1, LATER + 9)}]
+    if not tolerated:
+        with pytest.raises(DataLossError, match=f"restarted at position {LATER + 1}"):
+            reader.latestOffset()
+        return
+    following = reader.latestOffset()
+    assert "The log of 'a.x' was lost" in caplog.text
+    assert rows(reader, end, following) == [("a.x", LATER, LATER + 9)]
+
+
+def test_without_arguments_a_log_that_is_back_goes_on_at_its_position(service: Service) -> None:
+    reader = stream()
+    end = reader.latestOffset()
+    assert rows(reader, offset({"a.x": 7}), end) == []
+    service.news = [{"a.x": Standing(1, 9)}]
+    assert rows(reader, end, reader.latestOffset()) == [("a.x", 7, 9)]
+
+
+def test_a_repeated_batch_of_a_log_that_is_gone_is_a_loss(service: Service) -> None:
+    start, end = offset({"a.x": 7}), offset({"a.x": LATER})
+    with pytest.raises(DataLossError) as caught:
+        stream().partitions(start, end)
+    assert (caught.value.first, caught.value.last) == (8, LATER)
+    assert rows(stream(failOnDataLoss="false"), start, end) == []
+
+
 def test_a_topic_that_is_gone_for_long_leaves_the_offsets(service: Service) -> None:
     service.standings = {"a.x": Standing(1, 9)}
     reader = stream(topicForgetMs="60000")

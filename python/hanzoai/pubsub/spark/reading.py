@@ -72,10 +72,9 @@ def _windows(ranges: Iterable[Range], size: int, task: _Task) -> Iterator[Range]
     """Split ranges into requests; skips positions that are known to be lost."""
     for topic, after, last in ranges:
         low = task.beginning(topic) if after == UNKNOWN else after
-        while low < last:
+        while (low := task.skip_gone(topic, low, last)) < last:
             high = min(last, low + size)
-            if not task.gone(topic, low, high):
-                yield Range(topic, low, high)
+            yield Range(topic, low, high)
             low = high
 
 
@@ -97,13 +96,17 @@ class _Task:
         standing = self._ask(topic)
         return 0 if standing is None else standing.first - 1
 
-    def gone(self, topic: str, after: int, last: int) -> bool:
-        """Whether a whole window is known to be lost; it then needs no request."""
-        standing = self._standings.get(topic)
-        if standing is None or standing.first <= last:
-            return False
-        self._lose(Loss(topic, after + 1, last), last - after)
-        return True
+    def skip_gone(self, topic: str, after: int, last: int) -> int:
+        """Return the position after which rows may be retained; those before need no request."""
+        if topic not in self._standings:
+            return after
+        standing = self._standings[topic]
+        # Without a log, nothing can be read.
+        low = min(last, standing.first - 1) if standing and standing.last else last
+        if low <= after:
+            return after
+        self._lose(Loss(topic, after + 1, low), low - after)
+        return low
 
     def checked(self, window: Range, page: Page) -> list[dict[str, Any]]:
         """Return the messages of a window that are rows, after a check for missing ones."""

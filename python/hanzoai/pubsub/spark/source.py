@@ -166,6 +166,8 @@ class StreamSource(datasource.DataSourceStreamReader, _AVAILABLE_NOW):  # type: 
         self._target: dict[str, int] | None = None
         self._turn = ""
         self._end: Offset | None = None
+        self._planned: Offset | None = None
+        self._absent: dict[str, int] = {}
 
     @property
     def _config(self) -> SourceConfig:
@@ -216,6 +218,7 @@ class StreamSource(datasource.DataSourceStreamReader, _AVAILABLE_NOW):  # type: 
         end = self._advance(begin, most)
         if self._target is None:
             end = self._newer(begin, end, most)
+        self._absent = {t: at for t, at in self._absent.items() if t not in end.read}
         self._end = end
         return end.as_json()
 
@@ -227,11 +230,41 @@ class StreamSource(datasource.DataSourceStreamReader, _AVAILABLE_NOW):  # type: 
     def partitions(
         self, start: dict[str, Any], end: dict[str, Any]
     ) -> Sequence[datasource.InputPartition]:
-        """See `DataSourceStreamReader`: a function of the offsets and the options."""
+        """See `DataSourceStreamReader`: a function of the offsets and the options.
+
+        If the end was not planned from the start, also of what the server lost between them.
+        """
         config = self._config
-        found = ranges(read_offset(start), read_offset(end))
+        begin, last = read_offset(start), read_offset(end)
+        if last != self._planned:
+            begin = self._skip_losses(begin, last)
+        found = ranges(begin, last)
         parts = split(found, tasks=config.min_partitions, most=config.max_rows_per_partition)
         return [Ranges(part) for part in parts]
+
+    def _skip_losses(self, start: Offset, end: Offset) -> Offset:
+        """Return the start of a batch after the rows that are lost, and report these.
+
+        Spark before 4.2 requests the end of the first batch without its start. Another log may
+        have started between them, billions of positions later.
+        """
+        fetcher = fetcher_of(self._config.server)
+        seen = fetcher.positions(self._config.topics)
+        losses: list[Loss] = []
+        for topic, known in start.read.items():
+            last, standing = end.read.get(topic), seen.get(topic)
+            if last is None:
+                # Its log is gone. If another one starts, rows between them may be lost.
+                self._absent[topic] = known
+            elif topic in end.begin:
+                continue
+            elif standing is not None and standing.last:
+                if (loss := missing(topic, known, standing)) is not None:
+                    losses.append(loss)
+            elif known < last:
+                losses.append(Loss(topic, known + 1, last))
+        _report_losses(fetcher, self._config, losses)
+        return Offset({**start.read, **{loss.topic: loss.last for loss in losses}})
 
     def _newest(self) -> Offset:
         seen = self._seen or {}
@@ -267,8 +300,13 @@ class StreamSource(datasource.DataSourceStreamReader, _AVAILABLE_NOW):  # type: 
 
     def _advance(self, start: Offset, most: int | None) -> Offset:
         assert self._seen is not None
+        back = {
+            topic: known
+            for topic, known in self._absent.items()
+            if (standing := self._seen.get(topic)) is not None and standing.last
+        }
         found = advance(
-            start,
+            Offset({**start.read, **back}, start.begin) if back else start,
             self._seen,
             most=most,
             target=self._target,
@@ -278,7 +316,12 @@ class StreamSource(datasource.DataSourceStreamReader, _AVAILABLE_NOW):  # type: 
         if found.losses:
             _report_losses(fetcher_of(self._config.server), self._config, found.losses)
         self._turn = found.turn
-        return found.end
+        end = found.end
+        if back:
+            # The start that Spark stored lacks these topics.
+            end = Offset(end.read, {**back, **end.begin})
+        self._planned = end
+        return end
 
     def _forgotten(self, start: Offset, seen: Mapping[str, Standing]) -> list[str]:
         now = time.monotonic()
