@@ -55,6 +55,25 @@ test('images are files, citations are sources, and parts of your own are data', 
   ]);
 });
 
+test('steps, approvals and files are those of the AI SDK', () => {
+  const chunks = new Chunks('r1');
+  chunks.show([call('{}')]);
+  const parts = [
+    call('{}'),
+    { type: 'tool-result', id: 'c1', denied: true },
+    { type: 'step' },
+    { type: 'file', url: 'data:text/csv;base64,YSxi', mediaType: 'text/csv' },
+    { type: 'tool-approval-request', id: 'c2', approvalId: 'a1', signature: 's' },
+  ];
+  assert.deepEqual(chunks.show(parts).slice(1), [
+    { type: 'tool-output-denied', toolCallId: 'c1' },
+    { type: 'finish-step' },
+    { type: 'start-step' },
+    { type: 'file', url: 'data:text/csv;base64,YSxi', mediaType: 'text/csv' },
+    { type: 'tool-approval-request', approvalId: 'a1', toolCallId: 'c2', signature: 's' },
+  ]);
+});
+
 test('a part of your own is sent whole each time its text grows', () => {
   const chunks = new Chunks('r1');
   chunks.show([{ type: 'log', text: 'one' }]);

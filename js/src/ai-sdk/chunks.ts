@@ -41,6 +41,13 @@ export type ChatChunk =
       readonly toolCallId: string;
       readonly errorText: string;
     }
+  | { readonly type: 'tool-output-denied'; readonly toolCallId: string }
+  | {
+      readonly type: 'tool-approval-request';
+      readonly approvalId: string;
+      readonly toolCallId: string;
+      readonly signature?: string;
+    }
   | {
       readonly type: 'source-url';
       readonly sourceId: string;
@@ -48,6 +55,7 @@ export type ChatChunk =
       readonly title?: string;
     }
   | { readonly type: 'file'; readonly url: string; readonly mediaType: string }
+  | { readonly type: 'start-step' | 'finish-step' }
   | { readonly type: `data-${string}`; readonly id: string; readonly data: unknown }
   | { readonly type: 'finish'; readonly finishReason: FinishReason }
   | { readonly type: 'abort'; readonly reason: string }
@@ -121,15 +129,28 @@ export class Chunks {
       }
       case 'tool-result': {
         const { toolCallId } = named(part);
-        const { output, error } = part;
+        const { output, error, denied } = part;
+        if (denied) return [{ type: 'tool-output-denied', toolCallId }];
         return error === undefined
           ? [{ type: 'tool-output-available', toolCallId, output }]
           : [{ type: 'tool-output-error', toolCallId, errorText: String(error) }];
       }
+      case 'tool-approval-request': {
+        const { toolCallId } = named(part);
+        const { approvalId, signature } = part;
+        const more = signature === undefined ? {} : { signature: String(signature) };
+        return [{ type: part.type, approvalId: String(approvalId), toolCallId, ...more }];
+      }
+      case 'step':
+        return [{ type: 'finish-step' }, { type: 'start-step' }];
       case 'citation': {
         const { url, title } = part;
         const more = title === undefined ? {} : { title: String(title) };
         return [{ type: 'source-url', sourceId: id, url: String(url), ...more }];
+      }
+      case 'file': {
+        const { url, mediaType } = part;
+        return [{ type: part.type, url: String(url), mediaType: String(mediaType) }];
       }
       case 'image':
         return [{ type: 'file', url: String(part['url']), mediaType: 'image/*' }];

@@ -5,7 +5,7 @@
 
 export type { ModelSource } from '../models/source.js';
 export type { ChatChunk } from './chunks.js';
-export { fromAISDK } from './source.js';
+export { type AISDKOptions, fromAISDK, type ModelFile } from './source.js';
 export {
   type ChatMessages,
   type ChatRequest,

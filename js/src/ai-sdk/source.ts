@@ -1,33 +1,63 @@
 /** What `streamText` of the AI SDK gives, as pieces for `StreamWriter.pipe`. */
 
-import { InvalidPayload } from '../errors.js';
+import { InvalidPayload, PayloadTooLarge } from '../errors.js';
 import { Pieces } from '../models/pieces.js';
 import { type ModelEvents, type ModelSource, sourceOf } from '../models/source.js';
 import type { Piece } from '../streams/parts.js';
+
+/** Maximum characters of the data URL of a file: an answer has a limit, and so has a message. */
+const INLINE = 65_536;
+
+/** A file of a model, as the AI SDK gives it. */
+export interface ModelFile {
+  readonly mediaType: string;
+  readonly base64: string;
+  readonly uint8Array: Uint8Array;
+}
+
+/** Options of `fromAISDK`. */
+export interface AISDKOptions {
+  /**
+   * Stores a file of the model, and returns its address. By default, a file becomes a data URL of
+   * at most 65,536 characters.
+   */
+  readonly fileUrl?: ((file: ModelFile) => string | Promise<string>) | undefined;
+}
 
 /** An event of `fullStream`, by the fields that are read. */
 type StreamPart = { readonly type: string; readonly [field: string]: unknown };
 
 /**
- * The pieces of `fullStream`: text, reasoning, tool calls with their results, and sources.
+ * The pieces of `fullStream`: text, reasoning, tool calls with their approvals and results, sources
+ * and files. A part `step` separates the steps of an answer.
  *
  *     await w.pipe(fromAISDK(streamText({ model, prompt }).fullStream));
  *
  * @throws What the model failed with.
+ * @throws PayloadTooLarge A file is too large for a message, and there is no `fileUrl`.
  */
-export function fromAISDK(stream: AsyncIterable<StreamPart>): ModelSource {
-  return sourceOf(stream, new AISDKEvents());
+export function fromAISDK(
+  stream: AsyncIterable<StreamPart>,
+  options: AISDKOptions = {},
+): ModelSource {
+  return sourceOf(stream, new AISDKEvents(options));
 }
 
 class AISDKEvents implements ModelEvents<StreamPart> {
   finishReason: string | undefined;
   usage: unknown;
   private readonly _pieces = new Pieces();
+  private _steps = 0;
 
-  read(event: StreamPart): Piece[] {
+  constructor(private readonly _options: AISDKOptions) {}
+
+  read(event: StreamPart): Piece[] | Promise<Piece[]> {
     const { _pieces: pieces } = this;
     const { type, id, text } = event;
     switch (type) {
+      case 'start-step':
+        this._steps += 1;
+        return this._steps > 1 ? pieces.whole({ type: 'step' }) : [];
       case 'text-delta':
         return pieces.text(text);
       case 'reasoning-delta':
@@ -41,6 +71,13 @@ class AISDKEvents implements ModelEvents<StreamPart> {
         if (pieces.hasCall(toolCallId)) return [];
         return pieces.whole({ type, id: toolCallId, name, text: jsonOf(input ?? {}, 'input') });
       }
+      case 'tool-approval-request': {
+        const { approvalId, toolCall, signature } = event;
+        const more = signature === undefined ? {} : { signature };
+        return pieces.whole({ type, id: Object(toolCall).toolCallId, approvalId, ...more });
+      }
+      case 'tool-output-denied':
+        return pieces.whole({ type: 'tool-result', id: event['toolCallId'], denied: true });
       case 'tool-result':
         return pieces.whole({
           type,
@@ -56,6 +93,8 @@ class AISDKEvents implements ModelEvents<StreamPart> {
         });
       case 'source':
         return pieces.citation(event['url'], event['title']);
+      case 'file':
+        return this._file(event['file'] as ModelFile);
       case 'finish':
         this.finishReason = event['finishReason'] as string;
         this.usage = event['totalUsage'];
@@ -68,6 +107,23 @@ class AISDKEvents implements ModelEvents<StreamPart> {
         return [];
     }
   }
+
+  private async _file(file: ModelFile): Promise<Piece[]> {
+    const { fileUrl = inline } = this._options;
+    const { mediaType } = file;
+    return this._pieces.whole({ type: 'file', url: await fileUrl(file), mediaType });
+  }
+}
+
+/** The data URL of a file. */
+function inline({ mediaType, base64 }: ModelFile): string {
+  const url = `data:${mediaType};base64,${base64}`;
+  if (url.length > INLINE)
+    throw new PayloadTooLarge(`A file of the model has ${base64.length} characters in base64.`, {
+      remedy: 'Pass `fileUrl` to `fromAISDK`: store the file there, and return its address.',
+      field: 'file',
+    });
+  return url;
 }
 
 /** The JSON of a value, as a response of the SDK would send it: a `Date` as text, for example. */

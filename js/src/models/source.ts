@@ -21,7 +21,7 @@ export interface ModelEvents<Event> {
   readonly finishReason: string | undefined;
   readonly usage: unknown;
   /** The pieces that an event adds. */
-  read(event: Event): Piece[];
+  read(event: Event): Piece[] | Promise<Piece[]>;
 }
 
 /** Aborts the request of a stream; streams of `openai` and `@anthropic-ai/sdk` have one. */
@@ -63,7 +63,7 @@ export function sourceOf<Event>(
             const { done, value: event } = await iterator.next();
             if (done) return { done, value: undefined };
             try {
-              ready.push(...events.read(event));
+              ready.push(...(await events.read(event)));
             } catch (error) {
               await leave();
               throw error;

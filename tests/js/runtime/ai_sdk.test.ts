@@ -20,6 +20,7 @@ interface ShownPart {
   readonly state?: string;
   readonly errorText?: string;
   readonly url?: string;
+  readonly approval?: object;
 }
 
 interface Shown {
@@ -115,6 +116,43 @@ test('an answer of a chat has its text, reasoning, tool calls, results and sourc
   assert.deepEqual(Object.keys(one.asked[0] as object).sort(), ['id', 'messages', 'trigger']);
   const end = await readStream(server.client(), topic('a')).final();
   assert.deepEqual(end.kind === 'done' && [end.reason, end.usage], ['stop', { totalTokens: 3 }]);
+  await server.stop();
+});
+
+test('a chat shows the steps, files and approvals of an answer', async () => {
+  const server = await new MemoryServer().start();
+  const writing = server.client();
+  const one = chat(server, 'f', async () => {
+    const w = await writeStream(writing, topic('f'), { id: 'r1' });
+    void w.pipe(
+      fromAISDK(
+        (async function* () {
+          yield { type: 'start-step' };
+          yield { type: 'text-delta', id: '1', text: 'Let me draw.' };
+          yield { type: 'finish-step' };
+          yield { type: 'start-step' };
+          yield { type: 'file', file: { mediaType: 'image/png', base64: 'iVBORw0K' } };
+          yield { type: 'tool-call', toolCallId: 'c1', toolName: 'order', input: {} };
+          yield { type: 'tool-approval-request', approvalId: 'a1', toolCall: { toolCallId: 'c1' } };
+          yield { type: 'finish', finishReason: 'tool-calls', totalUsage: {} };
+        })(),
+      ),
+    );
+    return w;
+  });
+  void one.made.sendMessage({ text: 'order!' });
+  await until(server, () => one.state.status === 'ready' && one.answer().length > 1);
+  assert.deepEqual(
+    one
+      .answer()
+      .map(({ type, text, url, state, approval }) => [type, text ?? url ?? state, approval]),
+    [
+      ['text', 'Let me draw.', undefined],
+      ['step-start', undefined, undefined],
+      ['file', 'data:image/png;base64,iVBORw0K', undefined],
+      ['tool-order', 'approval-requested', { id: 'a1' }],
+    ],
+  );
   await server.stop();
 });
 

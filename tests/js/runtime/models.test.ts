@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 
 import { fromAISDK } from '../../../js/src/ai-sdk/index.js';
+import { PayloadTooLarge } from '../../../js/src/index.js';
 import {
   fromAnthropic,
   fromOpenAI,
@@ -17,7 +18,7 @@ import { load, SPEC } from '../files.js';
 // tests/types checks the types against these packages, which fail the checks of this folder.
 const { default: OpenAI } = await import('openai' as string);
 const { default: Anthropic } = await import('@anthropic-ai/sdk' as string);
-const { streamText } = await import('ai' as string);
+const { jsonSchema, stepCountIs, streamText, tool } = await import('ai' as string);
 const { MockLanguageModelV3, simulateReadableStream } = await import('ai/test' as string);
 
 interface Recorded {
@@ -114,6 +115,116 @@ test("the stream of the AI SDK's streamText is published part by part", async ()
   assert.deepEqual(final.parts, EXPECTED['anthropic']?.parts);
   const { reason, usage } = final as { reason?: string; usage?: Record<string, unknown> };
   assert.deepEqual([reason, usage?.['outputTokens']], ['tool-calls', 12]);
+});
+
+const TOKENS = { total: 7, noCache: 7, cacheRead: 0, cacheWrite: 0 };
+const finish = (unified: string) => ({
+  type: 'finish',
+  finishReason: { unified, raw: unified },
+  usage: { inputTokens: TOKENS, outputTokens: { total: 12, text: 12, reasoning: 0 } },
+});
+const called = (id: string, toolName: string) => ({
+  type: 'tool-call',
+  toolCallId: id,
+  toolName,
+  input: '{"city":"Ulm"}',
+});
+
+/** A model of the AI SDK whose steps give these chunks. */
+function stepping(...steps: readonly object[][]): unknown {
+  const left = [...steps];
+  return new MockLanguageModelV3({
+    doStream: async () => ({
+      stream: simulateReadableStream({
+        chunks: [{ type: 'stream-start', warnings: [] }, ...(left.shift() ?? [])],
+        initialDelayInMs: null,
+        chunkDelayInMs: null,
+      }),
+    }),
+  });
+}
+
+const inputSchema = jsonSchema({ type: 'object', properties: { city: { type: 'string' } } });
+const TOOLS = {
+  weather: tool({ inputSchema, execute: async () => ({ rain: true }) }),
+  order: tool({ inputSchema, needsApproval: true, execute: async () => 'ordered' }),
+};
+
+test("the steps, approvals and files of the AI SDK's streamText are published", async () => {
+  const model = stepping(
+    [called('c1', 'weather'), finish('tool-calls')],
+    [
+      { type: 'file', mediaType: 'image/png', data: 'iVBORw0K' },
+      called('c2', 'order'),
+      finish('tool-calls'),
+    ],
+  );
+  const { fullStream } = streamText({
+    model,
+    prompt: 'weather?',
+    tools: TOOLS,
+    stopWhen: stepCountIs(3),
+  });
+  const { parts } = await published(fromAISDK(fullStream));
+  const approvalId = parts.at(-1)?.['approvalId'];
+  assert.equal(typeof approvalId, 'string');
+  const text = '{"city":"Ulm"}';
+  assert.deepEqual(parts, [
+    { type: 'tool-call', id: 'c1', name: 'weather', text },
+    { type: 'tool-result', id: 'c1', output: { rain: true } },
+    { type: 'step' },
+    { type: 'file', url: 'data:image/png;base64,iVBORw0K', mediaType: 'image/png' },
+    { type: 'tool-call', id: 'c2', name: 'order', text },
+    { type: 'tool-approval-request', id: 'c2', approvalId },
+  ]);
+});
+
+test('a file of the AI SDK is stored where the program wants it, or must be small', async () => {
+  const data = 'A'.repeat(80_000);
+  const file = { type: 'file', mediaType: 'image/png', data };
+  const stream = () =>
+    streamText({ model: stepping([file, finish('stop')]), prompt: 'draw!' }).fullStream;
+  const stored: string[] = [];
+  const fileUrl = async ({ base64 }: { readonly base64: string }): Promise<string> => {
+    stored.push(base64);
+    return 'https://example.com/1.png';
+  };
+  const { parts } = await published(fromAISDK(stream(), { fileUrl }));
+  assert.deepEqual(parts, [
+    { type: 'file', url: 'https://example.com/1.png', mediaType: 'image/png' },
+  ]);
+  assert.deepEqual(stored, [data]);
+  await assert.rejects(published(fromAISDK(stream())), (error) => {
+    assert.ok(error instanceof PayloadTooLarge);
+    assert.match(error.remedy, /`fileUrl`/);
+    return true;
+  });
+});
+
+test('a call that the user denies is published as a denied result', async () => {
+  const approval = { type: 'tool-approval-request', approvalId: 'a1', toolCallId: 'c2' };
+  const denied = { type: 'tool-approval-response', approvalId: 'a1', approved: false };
+  const input = { city: 'Ulm' };
+  const messages = [
+    { role: 'user', content: 'order!' },
+    {
+      role: 'assistant',
+      content: [{ type: 'tool-call', toolCallId: 'c2', toolName: 'order', input }, approval],
+    },
+    { role: 'tool', content: [denied] },
+  ];
+  const model = stepping([
+    { type: 'text-start', id: '1' },
+    { type: 'text-delta', id: '1', delta: 'Not ordered.' },
+    { type: 'text-end', id: '1' },
+    finish('stop'),
+  ]);
+  const { fullStream } = streamText({ model, messages, tools: TOOLS });
+  const { parts } = await published(fromAISDK(fullStream));
+  assert.deepEqual(parts, [
+    { type: 'tool-result', id: 'c2', denied: true },
+    { type: 'text', text: 'Not ordered.' },
+  ]);
 });
 
 test('a model that fails during an answer aborts the stream, and its request ends', async () => {
