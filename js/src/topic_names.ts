@@ -48,7 +48,7 @@ function diagnose(name: string, kind: 'topic' | 'pattern'): [problem: string, re
     if (star >= 0 && kind === 'topic') {
       return [
         `has the wildcard '*' at character ${at + star}`,
-        'Publish to one topic by its full name; `*` and `**` are for subscriptions.',
+        'Use the full name of one topic; `*` and `**` are for subscriptions.',
       ];
     }
     if (star >= 0 && segment !== '*' && segment !== '**') {

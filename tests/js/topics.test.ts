@@ -79,6 +79,11 @@ test('the error for an invalid topic has the problem and its position, in the sa
   assert.equal(text(null), 'A topic is a string, not null.');
 });
 
+test('a pattern instead of a topic is refused with its purpose, whatever the operation', () => {
+  const remedy = 'Use the full name of one topic; `*` and `**` are for subscriptions.';
+  assert.throws(() => validateTopic('a.*'), { code: 'invalid_topic', remedy });
+});
+
 test('a wildcard is a whole segment', () => {
   for (const pattern of ['a*', '*a', 'a.***', 'a.b**.c']) {
     assert.throws(() => validatePattern(pattern), /mixes/);

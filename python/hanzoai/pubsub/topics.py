@@ -116,7 +116,7 @@ def _diagnose(name: str, kind: str) -> tuple[str, str | None]:
             if kind == "topic":
                 return (
                     f"has the wildcard '*' at character {star}",
-                    "Publish to one topic by its full name; `*` and `**` are for subscriptions.",
+                    "Use the full name of one topic; `*` and `**` are for subscriptions.",
                 )
             if segment not in ("*", "**"):
                 return (

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final, cast
 
-from hanzoai.pubsub.errors import InvalidTopic
 from hanzoai.pubsub.settings.checks import check_whole, invalid, kind
 from hanzoai.pubsub.topics import validate_pattern, validate_topic
 
@@ -40,16 +39,6 @@ def pattern_list(topics: object) -> tuple[str, ...]:
             "Use `*` or `**`, or several subscriptions.",
         )
     return tuple(dict.fromkeys(validate_pattern(name) for name in names))
-
-
-def one_topic(name: str) -> str:
-    """A topic whose history or members are requested; a pattern has neither."""
-    try:
-        return validate_topic(name)
-    except InvalidTopic as error:
-        if "wildcard" in error.message:
-            error.remedy = "Ask for one topic by its full name; `*` and `**` are for subscriptions."
-        raise
 
 
 def position_map(after: object) -> dict[str, int]:

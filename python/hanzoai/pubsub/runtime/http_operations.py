@@ -16,15 +16,10 @@ from hanzoai.pubsub.errors import (
 )
 from hanzoai.pubsub.generated.wire import PublishResult
 from hanzoai.pubsub.http import calls as rest_calls
-from hanzoai.pubsub.runtime.arguments import (
-    SEQ_MAX,
-    one_topic,
-    pattern_list,
-    position_map,
-    unix_ms,
-)
+from hanzoai.pubsub.runtime.arguments import SEQ_MAX, pattern_list, position_map, unix_ms
 from hanzoai.pubsub.runtime.failures import rejected
 from hanzoai.pubsub.settings.checks import check_seconds, check_text, check_whole
+from hanzoai.pubsub.topics import validate_topic
 from hanzoai.pubsub.values import Published, occupancy_of
 
 if TYPE_CHECKING:
@@ -150,12 +145,12 @@ class HttpApi:
 
     async def presence(self, topic: str, *, timeout: Duration | None) -> list[PresenceMember]:
         """See ``PubSubClient.presence``."""
-        return await self._perform(rest_calls.presence(one_topic(topic)), timeout)
+        return await self._perform(rest_calls.presence(validate_topic(topic)), timeout)
 
     async def occupancy(self, topic: str, *, timeout: Duration | None) -> Occupancy:
         """See ``PubSubClient.occupancy``; counted here if the server does not count members."""
         try:
-            return await self._perform(rest_calls.occupancy(one_topic(topic)), timeout)
+            return await self._perform(rest_calls.occupancy(validate_topic(topic)), timeout)
         except NotFound:
             return occupancy_of(await self.presence(topic, timeout=timeout))
 
@@ -205,7 +200,7 @@ class HttpApi:
     ) -> AsyncIterator[Message]:
         """See ``PubSubClient.history``."""
         self._driver.check_open()
-        one_topic(topic)
+        validate_topic(topic)
         seconds = self._driver.timeout_of(timeout)
         start = None if since is None else unix_ms(since, self._clock.wall_ms())
         if before is not None:

@@ -7,7 +7,6 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Self
 
 from hanzoai.pubsub.errors import ClosedError, PubSubError, UsageError
-from hanzoai.pubsub.runtime.arguments import one_topic
 from hanzoai.pubsub.runtime.handlers import call
 from hanzoai.pubsub.settings.checks import check_function
 from hanzoai.pubsub.streams.events import (
@@ -25,6 +24,7 @@ from hanzoai.pubsub.streams.messages import answered, incoming
 from hanzoai.pubsub.streams.parts import Part, add_piece
 from hanzoai.pubsub.streams.reading import ReaderEffect, Reading
 from hanzoai.pubsub.streams.writer import RETAINED
+from hanzoai.pubsub.topics import validate_topic
 from hanzoai.pubsub.values import Gap as Loss
 from hanzoai.pubsub.values import Message
 
@@ -64,7 +64,7 @@ class StreamReader:
     ) -> None:
         check_function("on_cancel", on_cancel, arguments=2)
         self._client = client
-        self._topic = one_topic(topic)
+        self._topic = validate_topic(topic)
         self._core = Reading(id, sender)
         self._on_cancel = on_cancel
         self._on_subscribed = on_subscribed
