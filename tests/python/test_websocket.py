@@ -751,11 +751,12 @@ async def test_a_reader_that_does_not_read_stops_the_network_and_gets_all_of_it_
         (429, {"Retry-After": "7"}, "auto", 4429, 7.0),
         (503, {"Retry-After": "2"}, "websocket", 1013, 2.0),
         (404, {}, "auto", None, None),
+        (426, {}, "auto", None, None),
         (200, {}, "auto", None, None),
         (500, {}, "auto", None, None),
     ],
 )
-async def test_a_rejected_handshake_reports_its_status(
+async def test_a_rejected_handshake_reports_its_status_and_what_to_check(
     status: int, headers: dict[str, str], choice: str, code: int | None, retry_after: float | None
 ) -> None:
     async def refuse(connection: ServerConnection, request: Request) -> Response:
@@ -767,8 +768,13 @@ async def test_a_rejected_handshake_reports_its_status(
         error = await failure(url, transport=choice)
     assert (error.code, error.retry_after) == (code, retry_after)
     assert f"HTTP {status}" in error.reason
-    advice = "Check the port and the path of the URL, usually 8057 and /ws."
-    assert (advice in error.reason) is (status == 404)
+    advice = {
+        200: "No PubSub server answers there: check the host and the port of the URL.",
+        404: "Check the port and the path of the URL, usually 8057 and /ws.",
+        426: "A proxy in front of the server does not pass the WebSocket upgrade.",
+    }
+    said = f"The server answered the WebSocket handshake with HTTP {status}."
+    assert error.reason == " ".join(filter(None, (said, advice.get(status))))
 
 
 async def test_a_redirect_is_not_followed() -> None:

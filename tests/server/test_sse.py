@@ -304,13 +304,17 @@ async def test_without_a_good_token_no_stream_opens(server: RunningServer) -> No
     assert streams(server) == 0
 
 
-async def test_a_stream_over_http_1_0_is_refused(server: RunningServer) -> None:
+async def test_a_stream_over_http_1_0_is_refused_with_the_setting_of_nginx(
+    server: RunningServer,
+) -> None:
     host, port = server.http.removeprefix("http://").split(":")
     source, writer = await asyncio.open_connection(host, int(port))
     head = f"GET /v1/subscribe?topics={TOPIC} HTTP/1.0\r\nAuthorization: {reader(server)}"
     writer.write(f"{head}\r\n\r\n".encode())
     async with asyncio.timeout(PATIENCE):
-        assert b" 400 " in (await source.read()).split(b"\r\n")[0]
+        answer = await source.read()
+    assert b" 400 " in answer.split(b"\r\n")[0]
+    assert b"in nginx, set `proxy_http_version 1.1`" in answer
     writer.close()
 
 

@@ -169,7 +169,9 @@ def test_causes_of_a_failure_are_distinguished() -> None:
     assert "TLS" in why_unreachable(wrapped(ssl.SSLError(1, "x")), "h")
     plain = ssl.SSLError(1, "[SSL: WRONG_VERSION_NUMBER] wrong version number (_ssl.c:1006)")
     plain.reason = "WRONG_VERSION_NUMBER"
-    assert "the port answers without TLS" in why_unreachable(wrapped(plain), "h")
+    why = why_unreachable(wrapped(plain), "h")
+    assert "the port answers without TLS (WRONG_VERSION_NUMBER)." in why
+    assert "Use ws:// or http://, or the port that uses TLS." in why
     assert "cannot be reached (ValueError)" in why_unreachable(ValueError(), "h")
     both = ExceptionGroup("x", [OSError("y"), ConnectionRefusedError()])
     assert "no program uses this port" in why_unreachable(both, "h")

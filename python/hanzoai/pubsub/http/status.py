@@ -90,7 +90,10 @@ def why_unreachable(
                 if wants_certificate(cause):
                     return f"{host} requires a client certificate: load one into `ssl_context`."
                 if why == "WRONG_VERSION_NUMBER":
-                    why = f"the port answers without TLS ({why})"
+                    return (
+                        f"TLS with {address} failed: the port answers without TLS ({why}). "
+                        "Use ws:// or http://, or the port that uses TLS."
+                    )
                 return f"TLS with {address} failed: {why}."
             case UnicodeError():
                 return f"The host name {host} cannot be resolved."

@@ -82,6 +82,14 @@ class Connection(Protocol):
         """Cut the connection."""
 
 
+_ADVICE: Final = {
+    200: " No PubSub server answers there: check the host and the port of the URL.",
+    404: " Check the port and the path of the URL, usually 8057 and /ws.",
+    426: " A proxy in front of the server does not pass the WebSocket upgrade.",
+}
+"""What to check if a WebSocket handshake is answered with this HTTP status."""
+
+
 def refusal(options: ClientOptions, status: int, retry_after: str | None) -> TransportFailed:
     """Return the error of a handshake whose HTTP status is not 101."""
     # No token was sent yet. If a fallback is left, a rejection means that a proxy blocks
@@ -92,8 +100,7 @@ def refusal(options: ClientOptions, status: int, retry_after: str | None) -> Tra
     reason = f"The server answered the WebSocket handshake with HTTP {status}."
     if 300 <= status < 400:
         reason = f"{reason} Redirects are not followed: they would carry the token away."
-    if status == 404:
-        reason = f"{reason} Check the port and the path of the URL, usually 8057 and /ws."
+    reason += _ADVICE.get(status, "")
     return TransportFailed(code, reason, retry_after_of(retry_after))
 
 

@@ -176,7 +176,11 @@ class EventStreams:
         client_id: str | None = None,
     ) -> web.StreamResponse:
         if request.version < (1, 1):
-            raise ServiceError("unsupported", "event streams need HTTP/1.1")
+            raise ServiceError(
+                "unsupported",
+                "event streams need HTTP/1.1, and this request uses HTTP/1.0; in nginx, set"
+                " `proxy_http_version 1.1`",
+            )
         mark = request.headers.get("Last-Event-ID")
         if mark:
             wanted = _resumed(wanted, mark, self._service.node)
