@@ -1,5 +1,6 @@
 /** One clock object for every timer and both readings of time. */
 
+import { DEVELOPMENT } from './build.js';
 import { untilOpened } from './prerendering.js';
 
 /** The maximum delay of `setTimeout`, 24.8 days: it uses 32 bits. */
@@ -20,7 +21,7 @@ export interface Clock {
   /**
    * Call a function later.
    *
-   * @param after Milliseconds, limited to 24.8 days.
+   * @param after Milliseconds, limited to 24.8 days; a negative number means 0.
    * @param background Whether the timer lets a Node process exit.
    */
   callLater(after: number, callback: () => void, background?: boolean): TimerHandle;
@@ -41,7 +42,9 @@ export class SystemClock implements Clock {
   callLater(after: number, callback: () => void, background = false): TimerHandle {
     let timer: unknown;
     const start = (): void => {
-      timer ??= setTimeout(callback, Math.min(after, LONGEST));
+      // Node warns about a negative delay; browsers use 0.
+      const wait = DEVELOPMENT ? Math.max(after, 0) : after;
+      timer ??= setTimeout(callback, Math.min(wait, LONGEST));
       if (background) (timer as { unref?(): void }).unref?.();
     };
     const opened = untilOpened();
