@@ -4,6 +4,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { PubSub } from '../../js/src/index.js';
+import { readOptions } from '../../js/src/settings/read_options.js';
 
 const token = 'x';
 
@@ -22,4 +23,26 @@ for (const [field, urls] of [
 test('an empty `restUrl` is rejected with an explanation', () => {
   const options = { url: 'wss://example.com/ws', restUrl: '', token };
   assert.throws(() => new PubSub(options), { field: 'restUrl', message: /is empty/ });
+});
+
+test('a missing option mentions its variable only on platforms with an environment', () => {
+  const url = 'wss://example.com/ws';
+  const remedies = (environ: Record<string, string>) => {
+    const found: string[] = [];
+    for (const options of [{}, { url }]) {
+      assert.throws(
+        () => readOptions(options, environ),
+        ({ field, remedy }) => found.push(`${field}: ${remedy}`) > 0,
+      );
+    }
+    return found;
+  };
+  assert.deepEqual(remedies({ HOME: '/root' }), [
+    'url: Pass `url`, for example wss://pubsub.example.com/ws, or set HANZO_PUBSUB_URL.',
+    'token: Pass `token` or `getToken`, or set HANZO_PUBSUB_TOKEN.',
+  ]);
+  assert.deepEqual(remedies({}), [
+    'url: Pass `url`, for example wss://pubsub.example.com/ws.',
+    'token: Pass `token` or `getToken`.',
+  ]);
 });

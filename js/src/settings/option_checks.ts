@@ -88,13 +88,15 @@ export function checkOptions(
   environ: Readonly<Record<string, string | undefined>>,
 ): void {
   checkNames('options', given, NAMES);
+  // Browsers have no environment, or an empty one that a bundler provides.
+  const orSet = (name: string) => (Object.keys(environ).length ? `, or set ${name}` : '');
   const { getToken, name, transport, logger, shareTabs, recover } = given;
   const url = given.url ?? (environ['HANZO_PUBSUB_URL'] || undefined);
   if (url === undefined) {
     throw missing(
       'url',
       'No URL was',
-      'Pass `url`, for example wss://pubsub.example.com/ws, or set HANZO_PUBSUB_URL.',
+      `Pass \`url\`, for example wss://pubsub.example.com/ws${orSet('HANZO_PUBSUB_URL')}.`,
     );
   }
   checkUrl(url, 'url', ['ws:', 'wss:', 'http:', 'https:']);
@@ -107,7 +109,7 @@ export function checkOptions(
     throw missing('token', 'Both `token` and `getToken` were', 'Pass one of them.');
   }
   if (!getToken && token === undefined) {
-    const remedy = 'Pass `token` or `getToken`, or set HANZO_PUBSUB_TOKEN.';
+    const remedy = `Pass \`token\` or \`getToken\`${orSet('HANZO_PUBSUB_TOKEN')}.`;
     throw missing('token', 'No token was', remedy);
   }
   if (transport !== undefined) checkChoice('transport', transport, ['auto', 'websocket', 'sse']);
