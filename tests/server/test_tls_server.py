@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import socket
 import ssl
 import sys
+import weakref
 from ipaddress import IPv6Address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +23,7 @@ from pubsub_server.testing import running_server
 from tests.server.protocols.peers import BOUND, until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Callable
 
     from pubsub_server.testing import RunningServer
 
@@ -165,11 +167,14 @@ def _scoped_address() -> str | None:
     return None
 
 
-async def listen(host: str) -> list[Any]:
-    """The addresses on which a server with TLS listens for a host."""
+@contextlib.asynccontextmanager
+async def listening(
+    host: str, session: Callable[[], asyncio.Protocol] = asyncio.Protocol
+) -> AsyncGenerator[tls_server.TlsServer]:
+    """Run a server with TLS, without the rest of a node."""
     settings = Settings()
     server = tls_server.TlsServer(
-        asyncio.Protocol,
+        session,
         ssl.create_default_context(ssl.Purpose.CLIENT_AUTH),
         settings,
         pre_auth_limiter(settings),
@@ -178,9 +183,35 @@ async def listen(host: str) -> list[Any]:
     )
     await server.listen(host, 0)
     try:
-        return [each.getsockname() for each in server.sockets]
+        yield server
     finally:
         server.close()
+
+
+async def listen(host: str) -> list[Any]:
+    """The addresses on which a server with TLS listens for a host."""
+    async with listening(host) as server:
+        return [each.getsockname() for each in server.sockets]
+
+
+async def test_a_handshake_that_fails_is_released_without_the_garbage_collector() -> None:
+    begun, left = 0, weakref.WeakSet[asyncio.Protocol]()
+
+    class Session(asyncio.Protocol):
+        def __init__(self) -> None:
+            nonlocal begun
+            begun += 1
+            left.add(self)
+
+    gc.disable()
+    try:
+        async with listening("127.0.0.1", Session) as server:
+            for data in (b"", b"\x16\x03\x01\x02\x00", b"GET / HTTP/1.1\r\n\r\n"):
+                with socket.create_connection(server.sockets[0].getsockname()) as client:
+                    client.sendall(data)
+            await until(lambda: begun == 3 and not left)
+    finally:
+        gc.enable()
 
 
 async def test_a_server_with_tls_listens_on_the_address_of_one_interface() -> None:
