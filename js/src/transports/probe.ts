@@ -1,10 +1,12 @@
 /** Probes the other transport; loads with the event stream, which takes part in each probe. */
 
+import { DEVELOPMENT } from '../build.js';
 import type { Clock } from '../clock.js';
 import type { AuthFrame } from '../generated/wire.js';
 import { actionOf } from '../session/events.js';
 import type { TransportName } from '../session/ports.js';
 import type { ClientOptions } from '../settings/options.js';
+import type { StateChange } from '../values.js';
 import type { Decoded } from '../wire/decoded.js';
 import type { Transport } from './transport.js';
 
@@ -20,6 +22,7 @@ interface Prober {
   readonly clock: Clock;
   readonly options: ClientOptions;
   readonly over: AbortSignal;
+  lastFailure: StateChange | undefined;
 }
 
 /**
@@ -29,28 +32,36 @@ interface Prober {
  * @param auth Instead, send this to the HTTP address: whether it answers as a PubSub service, even
  * if it rejects the token.
  */
-export async function probe(
-  { environment, clock, options, over }: Prober,
-  auth?: AuthFrame,
-): Promise<boolean> {
-  const transport = await environment.dial(auth ? 'sse' : 'websocket', options, true);
-  if (over.aborted) return false;
+export async function probe(prober: Prober, auth?: AuthFrame): Promise<boolean> {
+  const transport = await prober.environment.dial(auth ? 'sse' : 'websocket', prober.options, true);
+  if (prober.over.aborted) return false;
   const ok = await new Promise<boolean>((resolve) => {
-    const timer = clock.callLater(options.openTimeout, () => resolve(false));
+    const timer = prober.clock.callLater(prober.options.openTimeout, () => resolve(false));
     const answer = (open: boolean): void => {
       timer.cancel();
       resolve(open);
     };
     // One probe at a time.
-    over.onabort = () => answer(false);
+    prober.over.onabort = () => answer(false);
     transport.open({
       opened: () => (auth ? transport.send([auth]) : answer(true)),
       frame: (read) => answer(isAnswer(read)),
-      ended: () => answer(false),
+      ended: (end) => answer(DEVELOPMENT && auth ? explain(prober, end.reason) : false),
     });
   });
   transport.close();
   return ok;
+}
+
+/**
+ * Put the reason of the HTTP address into a failure without one: the WebSocket of Node hides why it
+ * did not open, and its `fetch` does not. Returns false.
+ */
+function explain(prober: Prober, reason: string): false {
+  const { lastFailure: failure } = prober;
+  const isBare = /cannot be reached(: Received network error[^:]*)?\.$/.test(failure?.reason ?? '');
+  if (failure && isBare) prober.lastFailure = { ...failure, reason };
+  return false;
 }
 
 function isAnswer(read: Decoded | Promise<Decoded>): boolean {

@@ -1,6 +1,8 @@
 /** Errors: class, code, reason and remedy. */
 
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { type AddressInfo, createServer } from 'node:net';
 import { type TestContext, test } from 'node:test';
 
 import {
@@ -315,6 +317,26 @@ test('the error of the socket is part of the reason', async () => {
   }
   await ps.close({ timeout: 0 });
   await late;
+});
+
+test('the HTTP address gives the reason that the WebSocket of Node hides', async () => {
+  const { WebSocket } = await import('undici');
+  // A port that no program listens on.
+  const taken = createServer().listen(0, '127.0.0.1');
+  await once(taken, 'listening');
+  const { port } = taken.address() as AddressInfo;
+  taken.close();
+  await once(taken, 'close');
+  const ps = new PubSub({
+    url: `ws://127.0.0.1:${port}/ws`,
+    token: 'x',
+    WebSocket: WebSocket as unknown as WebSocketConstructor,
+    logger: quiet,
+    operationTimeout: 3_000,
+  });
+  const { message } = await received(ps.publish('a', { data: 1 }));
+  assert.match(message, RegExp(`Last failure: 127.0.0.1:${port} cannot be reached: ECONNREFUSED`));
+  await ps.close({ timeout: 0 });
 });
 
 test('a publish that could not be sent in time contains the reason', async () => {
