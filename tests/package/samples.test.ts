@@ -1,7 +1,14 @@
 /** Every TypeScript sample of README and docs/ compiles against the package without changes. */
 
 import assert from 'node:assert/strict';
-import { mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
+import {
+  copyFileSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import { before, test } from 'node:test';
 
@@ -33,7 +40,6 @@ declare global {
   const getToken: TokenCallback;
   const topic: string;
   const session: string;
-  const props: { readonly session: string };
   const question: string;
   const responseId: string;
   const openai: OpenAI;
@@ -55,6 +61,9 @@ declare global {
   function greet(member: unknown): void;
   function appendToken(text: string): void;
   function updatePresenceUI(members: unknown): void;
+  /** Of Svelte. */
+  function $props(): any;
+  function $derived<T>(value: T): T;
 }
 `;
 
@@ -93,6 +102,9 @@ before(() => {
       samples.push({ file, place: `${page}:${line}` });
     }
   }
+  // The reader puts this file next to the sample of React.
+  const ofReader = 'get_token.ts';
+  copyFileSync(join(folder, 'docs.typescript', ofReader), join(folder, 'docs.react', ofReader));
 });
 
 test('every sample compiles with only its own imports of the product', async () => {
