@@ -56,6 +56,7 @@ class ScriptedSession(Session):
         self.messages = self.receive_messages
         self.incremental = True
         self.seen: list[Event] = []
+        self.wait: int | None = None
         self.answers: dict[type[Event], deque[list[Effect]]] = {}
         self.on: Callable[[Event], list[Effect]] | None = None
 
@@ -88,7 +89,8 @@ class ScriptedSession(Session):
     def connect(self, *, opened: bool = False) -> None:
         self.step(events.Connect(opened))
 
-    def close(self) -> None:
+    def close(self, wait: int | None = None) -> None:
+        self.wait = wait
         self.step(events.Close())
 
     def abort(self) -> None:
@@ -597,10 +599,11 @@ async def test_waking_from_sleep_is_noticed_and_only_that(rig: Rig) -> None:
 
 
 async def test_close_asks_first_and_a_close_without_time_does_not(rig: Rig) -> None:
-    rig.session.answer(events.Close, effects.StartTimer("drain", 5_000))
+    rig.session.answer(events.Close, effects.StartTimer("drain", 2_000))
     rig.session.answer(events.TimerFired, effects.Finished(None))
     closing = asyncio.create_task(rig.driver.close(2))
     await rig.clock.advance(1.9)
+    assert rig.session.wait == 2_000
     assert not closing.done()
     await rig.clock.advance(0.1)
     async with asyncio.timeout(60):
@@ -672,7 +675,7 @@ async def test_close_takes_no_longer_than_its_time_when_the_server_answers_nothi
 ) -> None:
     rig.prepared.append(Unanswered(rig.clock))
     transport = await rig.dialed()
-    rig.session.answer(events.Close, effects.StartTimer("drain", 5_000))
+    rig.session.answer(events.Close, effects.StartTimer("drain", 2_000))
     rig.session.answer(events.TimerFired, effects.HangUp(1000), effects.Finished(None))
     closing = asyncio.create_task(rig.driver.close(2))
     await rig.clock.advance(2)

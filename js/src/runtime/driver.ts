@@ -74,7 +74,6 @@ export class Driver implements Client, Ports, Owner {
   /** Aborted when the client has ended. */
   readonly over: AbortSignal = this._over.signal;
   private _closing = false;
-  private _drain = 0;
   private _fetching: AbortController | undefined;
   private readonly _timers = new Map<TimerName, TimerHandle>();
   /** The transport to dial after the current call. */
@@ -205,10 +204,9 @@ export class Driver implements Client, Ports, Owner {
   }
 
   startTimer(name: TimerName, after: number): void {
-    const wait = name === 'drain' ? this._drain : after;
     const fire = (): void => this.perform((session) => session.timerFired(name, this.idle));
     this.cancelTimer(name);
-    this._timers.set(name, this.clock.callLater(wait, fire));
+    this._timers.set(name, this.clock.callLater(after, fire));
   }
 
   cancelTimer(name: TimerName): void {
@@ -347,8 +345,7 @@ export class Driver implements Client, Ports, Owner {
     this._closing = true;
     // Calls that wait for a part of the client are earlier.
     if (turn) await within(turn, undefined, clock, time);
-    this._drain = end - clock.now();
-    this.perform((session) => (time ? session.close() : session.abort()));
+    this.perform((session) => (time ? session.close(end - clock.now()) : session.abort()));
     for await (const _ of states);
     const requests = Promise.resolve(this._background?.publisher.requests);
     await within(requests, undefined, clock, end - clock.now());

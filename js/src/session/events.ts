@@ -28,6 +28,8 @@ export interface SessionEvent extends Partial<Omit<Loose<ErrorInfo>, 'code'>> {
   readonly refused?: boolean | undefined;
   /** The result of a probe. */
   readonly ok?: boolean | undefined;
+  /** Milliseconds to wait for publishes before the end. */
+  readonly wait?: number | undefined;
   /** Milliseconds since the last byte. */
   readonly idle?: number | undefined;
 }

@@ -331,10 +331,10 @@ export class Lifecycle implements Steps<SessionEvent> {
   }
 
   /** Give what is published some time to be settled. */
-  _startDrain(): void {
+  _startDrain({ wait = this._context.options.closeTimeout }: SessionEvent): void {
     if (this._draining) return;
     this._draining = true;
-    this._context.timers.start('drain', this._context.options.closeTimeout);
+    this._context.timers.start('drain', wait);
   }
 
   // ---------------------------------------------------------------- actions: timers

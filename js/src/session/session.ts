@@ -33,7 +33,7 @@ export class Session {
   // ---------------------------------------------------------------- from the program
 
   /** Connect; `opened`: a WebSocket to this address has opened in this process before. */
-  connect(opened = false): void {
+  connect(opened?: boolean): void {
     if (opened) this.lifecycle._choice._hasOpened = true;
     this._called();
     this._fire(table.onConnect);
@@ -44,9 +44,9 @@ export class Session {
     return this.lifecycle.operations;
   }
 
-  /** End the session after all publishes are settled. */
-  close(): void {
-    this._fire(table.onClose);
+  /** End the session after all publishes are settled; `wait`: their milliseconds, if given. */
+  close(wait?: number): void {
+    this._fire(table.onClose, { wait });
   }
 
   /** End the session now; unsettled publishes become unknown or refused. */
@@ -97,7 +97,7 @@ export class Session {
   }
 
   /** The machine woke from sleep, or the network is back; `rested`: without a sleep. */
-  woke(rested = false): void {
+  woke(rested?: boolean): void {
     if (!rested) this.lifecycle._doubtToken();
     this._fire(table.onWoke);
   }

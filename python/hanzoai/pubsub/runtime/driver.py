@@ -92,7 +92,6 @@ class Driver:
         steps = self._steps = Steps()
         self.call = steps.call
         self._timers: dict[str, TimerHandle] = {}
-        self._drain_ms: int | None = None
         self._fetching: asyncio.Task[None] | None = None
         self._token_problem: str | None = None
         self._probes: set[asyncio.Task[None]] = set()
@@ -263,9 +262,10 @@ class Driver:
         """Settle the publishes, close, and wait for every task; return the remaining seconds."""
         ends = self.clock.now() + (self.options.close_timeout if timeout is None else timeout)
         if not self.is_finished:
-            if timeout is not None:
-                self._drain_ms = round(timeout * 1000)
-            self.call(self.session.abort if timeout == 0 else self.session.close)
+            if timeout == 0:
+                self.call(self.session.abort)
+            else:
+                self.call(self.session.close, None if timeout is None else round(timeout * 1000))
         await self.until(lambda: self.is_finished)
         await self._tasks.join(max(0.0, ends - self.clock.now()))
         return max(0.0, ends - self.clock.now())
@@ -337,8 +337,6 @@ class Driver:
     def start_timer(self, name: TimerName, after: int, /) -> None:
         """See ``Ports``."""
         self.cancel_timer(name)
-        if name == "drain" and self._drain_ms is not None:
-            after = self._drain_ms
         self._timers[name] = self.clock.call_later(after / 1000, lambda: self._fire(name))
 
     def cancel_timer(self, name: str, /) -> None:

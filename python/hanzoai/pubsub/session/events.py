@@ -36,6 +36,7 @@ class SessionEvent:
         expires_in: Milliseconds until it expires, if the callback returned it.
         refused: The token callback refuses permanently.
         ok: The result of a probe.
+        wait: Milliseconds to wait for publishes before the end.
         idle: Milliseconds since the last byte of the transport.
     """
 
@@ -51,6 +52,7 @@ class SessionEvent:
     expires_in: int | None = None
     refused: bool = False
     ok: bool = False
+    wait: int | None = None
     idle: int = 0
 
 

@@ -377,7 +377,8 @@ class Lifecycle(Steps[SessionEvent]):
         """Start the timeout for settling the publishes."""
         if not self.is_draining:
             self.is_draining = True
-            self._timers.start("drain", self._options.close_timeout)
+            wait = self._options.close_timeout if event.wait is None else event.wait
+            self._timers.start("drain", wait)
 
     # ---------------------------------------------------------------- actions: timers
 

@@ -88,9 +88,9 @@ class Session:
         self._called()
         self.end_step()
 
-    def close(self) -> None:
-        """End after the publishes are settled."""
-        self._fire("close")
+    def close(self, wait: int | None = None) -> None:
+        """End after the publishes are settled; `wait`: their milliseconds, if given."""
+        self._fire("close", SessionEvent(wait=wait))
 
     def abort(self) -> None:
         """End now; settle open publishes as unknown or rejected."""
