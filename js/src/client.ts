@@ -116,9 +116,8 @@ export class PubSub<Topics extends object = AnyTopics> {
    * @throws ClosedError The client is closed.
    */
   async connect(options: Waiting = {}): Promise<void> {
-    const driver = this._live;
     checkCall(options);
-    await driver.operate(options, ({ connected }) => connected(driver, options));
+    await this._live.operate(options, ({ connected }, end) => connected(options, end));
   }
 
   /**
@@ -189,9 +188,7 @@ export class PubSub<Topics extends object = AnyTopics> {
     const patterns = patternsOf(topics, options);
     if (!patterns) return refuse(driver, topics, options);
     const given = { ...options };
-    return driver.operate(given, (background) =>
-      background.subscribe(driver, background, patterns, given),
-    );
+    return driver.operate(given, ({ subscribe }, end) => subscribe(patterns, given, end));
   }
 
   /**
@@ -305,9 +302,8 @@ export class PubSub<Topics extends object = AnyTopics> {
     data: JsonObject,
     options: Waiting = {},
   ): Promise<void> {
-    const driver = this._live;
     checkCall(options);
-    await updatePresence(driver, topic, data, options);
+    await updatePresence(this._live, topic, data, options);
   }
 
   /**
@@ -330,8 +326,7 @@ export class PubSub<Topics extends object = AnyTopics> {
   topic<Topic extends string>(
     name: Topic & Allowed<Topics, Topic>,
   ): TopicHandle<PayloadOf<Topics, Topic>, Topic> {
-    const operations = this as unknown as Operations<PayloadOf<Topics, Topic>>;
-    return new TopicHandle<PayloadOf<Topics, Topic>, Topic>(operations, name);
+    return new TopicHandle(this as unknown as Operations<PayloadOf<Topics, Topic>>, name);
   }
 
   /** Settle the publishes and close. */
@@ -341,13 +336,13 @@ export class PubSub<Topics extends object = AnyTopics> {
 
   private async *_history(driver: Driver, topic: string, options: HistoryOptions) {
     checkCall(options, ['since', 'before', 'after', 'limit']);
-    yield* (await driver.part(driver.http(), options)).history(topic, options);
+    yield* (await driver.part(driver.http, options)).history(topic, options);
   }
 
   private _http(options: Waiting, names?: readonly string[]): Promise<HttpApi> {
     const driver = this._live;
     checkCall(options, names);
-    return driver.part(driver.http(), options);
+    return driver.part(driver.http, options);
   }
 
   /** The driver of a client that has not ended. */

@@ -39,7 +39,7 @@ export class SystemClock implements Clock {
     return Date.now();
   }
 
-  callLater(after: number, callback: () => void, background = false): TimerHandle {
+  callLater(after: number, callback: () => void, background?: boolean): TimerHandle {
     let timer: unknown;
     const start = (): void => {
       // Node warns about a negative delay; browsers use 0.

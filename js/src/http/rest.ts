@@ -50,8 +50,10 @@ export interface Tokens {
 
 /** Timeout and signal of a call. */
 export interface Limits {
-  /** Milliseconds for all attempts. */
+  /** Milliseconds of the call, for the text of an error. */
   readonly timeout: number;
+  /** The deadline of all attempts by the clock; default: after `timeout`. */
+  readonly end?: number | undefined;
   /** Maximum number of attempts; default `restAttempts`. */
   readonly attempts?: number | undefined;
   readonly signal?: AbortSignal | undefined;
@@ -111,20 +113,24 @@ export class Rest {
    * @throws PubSubError Any class of the tree; `OperationTimeout.outcomeUnknown` shows whether the
    * server may have performed it.
    */
-  async perform<T>(call: Call<T>, { timeout, attempts, signal, over }: Limits): Promise<T> {
+  async perform<T>(
+    call: Call<T>,
+    { timeout, end = this._clock.now() + timeout, attempts, signal, over }: Limits,
+  ): Promise<T> {
     signal?.throwIfAborted();
     const { topic, id } = call;
     const abort = new AbortController();
-    const run: Run = { end: this._clock.now() + timeout, signal: abort.signal };
-    if (timeout) {
+    const run: Run = { end, signal: abort.signal };
+    const hasTime = end > this._clock.now();
+    if (hasTime) {
       const answer = this._repeat(call, run, attempts ?? this._options.restAttempts);
-      const result = await within(within(answer, over), signal, this._clock, timeout).finally(() =>
+      const result = await within(within(answer, over), signal, this._clock, end).finally(() =>
         abort.abort(),
       );
       if (result) return result;
     }
     const { outcomeUnknown } = run;
-    const message = DEVELOPMENT && !timeout ? NO_TIME : `No answer within ${timeout} ms.`;
+    const message = DEVELOPMENT && !hasTime ? NO_TIME : `No answer within ${timeout} ms.`;
     throw new OperationTimeout(message, { topic, id, outcomeUnknown });
   }
 
@@ -134,9 +140,9 @@ export class Rest {
    *
    * @throws PubSubError All messages went in one request, and it failed.
    */
-  async publish(messages: readonly Publication[], limits: Limits): Promise<PublishResult[]> {
+  async publish(messages: readonly Publication[], given: Limits): Promise<PublishResult[]> {
     const [first] = messages;
-    const end = this._clock.now() + limits.timeout;
+    const limits = { end: this._clock.now() + given.timeout, ...given };
     if (first && messages.length === 1) return [await this.perform(publish(first), limits)];
     if (this.hasBatch) {
       try {
@@ -149,8 +155,7 @@ export class Rest {
     const results: PublishResult[] = [];
     for (const message of messages) {
       try {
-        const timeout = Math.max(0, Math.round(end - this._clock.now()));
-        results.push(await this.perform(publish(message), { ...limits, timeout }));
+        results.push(await this.perform(publish(message), limits));
       } catch (error) {
         if (!(error instanceof PubSubError)) throw error;
         results.push(compact<PublishResult>({ id: message.id, error: errorInfo(error) }));
@@ -168,12 +173,13 @@ export class Rest {
       const { error, again, unknown } = made;
       const jitter = this._random() * Math.min(cap, base * 2 ** (attempt - 1));
       const wait = Math.max(jitter, error.retryAfter ?? 0);
-      if (!again || attempt >= attempts || this._clock.now() + wait >= run.end) {
+      const next = this._clock.now() + wait;
+      if (!again || attempt >= attempts || next >= run.end) {
         // The last attempt had no effect, but an earlier one may have.
         throw before && !unknown ? lost(call, error) : error;
       }
       run.outcomeUnknown = before || (call.publishes && unknown);
-      await within(new Promise(() => {}), run.signal, this._clock, wait);
+      await within(new Promise(() => {}), run.signal, this._clock, next);
     }
   }
 

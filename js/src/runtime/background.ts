@@ -6,6 +6,9 @@ import { Deliveries } from './deliveries.js';
 import { connected } from './failures.js';
 import { Publisher } from './publisher.js';
 import { subscribe } from './subscriber.js';
+import type { SubscribeOptions } from './subscribing.js';
+import type { Subscription } from './subscription.js';
+import type { Waiting } from './waiting.js';
 
 export { watch } from './watch.js';
 
@@ -13,8 +16,12 @@ export { watch } from './watch.js';
 export interface Background {
   readonly deliveries: Deliveries;
   readonly publisher: Publisher;
-  readonly subscribe: typeof subscribe;
-  readonly connected: typeof connected;
+  connected(options: Waiting, end: number): Promise<void>;
+  subscribe<Data>(
+    topics: readonly string[],
+    options: SubscribeOptions<Data>,
+    end: number,
+  ): Promise<Subscription<Data>>;
 }
 
 /** Add the operations to a client and its session. */
@@ -23,5 +30,11 @@ export function background(client: Client): Background {
   const deliveries = new Deliveries(client);
   const publisher = new Publisher(client, deliveries);
   session.lifecycle.operations = new Operations(session, deliveries, publisher);
-  return { deliveries, publisher, subscribe, connected };
+  return {
+    deliveries,
+    publisher,
+    connected: (options, end) => connected(client, options, end),
+    subscribe: (topics, options, end) =>
+      subscribe(client, deliveries, publisher, topics, options, end),
+  };
 }

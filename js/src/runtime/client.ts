@@ -43,6 +43,7 @@ export interface HttpPublishes {
     items: readonly { readonly publication: Publication }[],
     options: Waiting,
     certain: boolean,
+    end: number,
   ): Promise<Acked | undefined>;
 }
 
@@ -78,9 +79,9 @@ export interface Client {
   crowded: boolean;
   timeoutOf(timeout?: number): number;
   checkOpen(): void;
-  part<Part>(loading: Promise<Part>, options: Waiting): Promise<Part>;
+  part<Part>(load: () => Promise<Part>, options: Waiting, end?: number): Promise<Part>;
   states(): Recent<StateChange>;
   perform(call: (session: OperatedSession) => void): void;
-  http(): Promise<HttpPublishes>;
-  recovery(): Promise<{ place(patterns: readonly string[]): Place }>;
+  readonly http: () => Promise<HttpPublishes>;
+  readonly recovery: () => Promise<{ place(patterns: readonly string[]): Place }>;
 }

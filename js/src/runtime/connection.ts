@@ -162,8 +162,9 @@ export class Connection implements Receiver {
 
   /** Wait with the next frame until its reader is loaded. */
   private _wait(next: Promise<Decoded>): void {
+    const { clock } = this._owner;
     this._paused = true;
-    within(next, undefined, this._owner.clock, LOAD_TIMEOUT)
+    within(next, undefined, clock, clock.now() + LOAD_TIMEOUT)
       .catch(() => undefined)
       .then((read) => {
         if (read) {

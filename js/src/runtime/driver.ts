@@ -60,8 +60,6 @@ export class Driver implements Client, Ports, Owner {
   /** The operations; undefined before that part is loaded. */
   _background: Background | undefined;
   private _provide!: (background: Background) => void;
-  /** The last error of its loading, with the cause. */
-  private _notLoaded: unknown;
   /** Resolves when that part is loaded. */
   private readonly _provided = new Promise<Background>((resolve) => {
     this._provide = resolve;
@@ -234,10 +232,19 @@ export class Driver implements Client, Ports, Owner {
 
   // ---------------------------------------------------------------- operations
 
-  /** A part of the client, if it loads in the time of the operation that needs it. */
-  async part<Part>(loading: Promise<Part>, { timeout, signal }: Waiting): Promise<Part> {
-    const part = await within(loading, signal, this.clock, this.timeoutOf(timeout));
-    if (!part) throw this._notLoaded ?? new ConnectionFailed(NOT_LOADED.reason);
+  /**
+   * A part of the client, if it loads before the call that needs it is given up.
+   *
+   * @param failure Why it did not load so far, for the error.
+   */
+  async part<Part>(
+    load: () => Promise<Part>,
+    options: Waiting,
+    end: number = this.deadline(options),
+    failure?: () => unknown,
+  ): Promise<Part> {
+    const part = await within(load(), options.signal, this.clock, end);
+    if (!part) throw failure?.() ?? new ConnectionFailed(NOT_LOADED.reason);
     return part;
   }
 
@@ -248,24 +255,33 @@ export class Driver implements Client, Ports, Owner {
     this._provide(this._background);
   }
 
-  /** Connect, and call an operation. Before that part is loaded, calls wait in their order. */
+  /**
+   * Connect, and call an operation with the time when it is given up. Before that part is loaded,
+   * calls wait in their order.
+   */
   async operate<Result>(
     options: PublishManyOptions,
-    call: (background: Background) => Promise<Result>,
+    call: (background: Background, end: number) => Promise<Result>,
   ): Promise<Result> {
     options.signal?.throwIfAborted();
-    if (DEVELOPMENT) this.timeoutOf(options.timeout);
+    const end = this.deadline(options);
     if (options.via !== 'rest') this.connect();
     const { _background: loaded, _turn: before } = this;
-    if (loaded && !before) return call(loaded);
+    if (loaded && !before) return call(loaded, end);
     // If it does not load now, the next connection or call tries again.
+    let failure: unknown;
     this.background().catch((error: unknown) => {
-      this._notLoaded = error;
+      failure = error;
     });
     const provided = within(this._provided, this.over) as Promise<Background>;
-    const entering = this.part(Promise.all([provided, before]), options)
+    const entering = this.part(
+      () => Promise.all([provided, before]),
+      options,
+      end,
+      () => failure,
+    )
       // Wrapped in a list, so that the turn passes before there is a result.
-      .then(([background]) => [call(background)] as const);
+      .then(([background]) => [call(background, end)] as const);
     // A failed call only gives up its own turn, not earlier ones.
     const turn = Promise.allSettled([before, entering]).then(() => {
       if (this._turn === turn) this._turn = undefined;
@@ -344,11 +360,11 @@ export class Driver implements Client, Ports, Owner {
     const states = this.states();
     this._closing = true;
     // Calls that wait for a part of the client are earlier.
-    if (turn) await within(turn, undefined, clock, time);
+    if (turn) await within(turn, undefined, clock, end);
     this.perform((session) => (time ? session.close(end - clock.now()) : session.abort()));
     for await (const _ of states);
     const requests = Promise.resolve(this._background?.publisher.requests);
-    await within(requests, undefined, clock, end - clock.now());
+    await within(requests, undefined, clock, end);
   }
 
   /** Changes of state from now on, until the client has ended. */

@@ -18,17 +18,18 @@ import { type Waiting, within } from './waiting.js';
 const LATE = 'No answer arrived in time. The message may have been published.';
 
 /** Wait until the client is connected; see `PubSub.connect`. */
-export async function connected(client: Client, { timeout, signal }: Waiting): Promise<void> {
-  const { clock } = client;
-  const limit = client.timeoutOf(timeout);
-  const end = clock.now() + limit;
+export async function connected(
+  client: Client,
+  { timeout, signal }: Waiting,
+  end: number,
+): Promise<void> {
   client.perform((session) => session.connect());
   const states = client.states();
   try {
     while (client.state !== 'connected') {
       client.checkOpen();
-      if (!(await within(states.next(), signal, clock, end - clock.now()))) {
-        throw notConnected(client, limit);
+      if (!(await within(states.next(), signal, client.clock, end))) {
+        throw notConnected(client, client.timeoutOf(timeout));
       }
     }
   } finally {
@@ -101,9 +102,10 @@ export function failed(
 /** An update of presence without an answer. */
 export function unansweredUpdate(
   client: Client,
-  limit: number,
+  { timeout }: Waiting,
   topic: string | undefined,
 ): PubSubError {
+  const limit = client.timeoutOf(timeout);
   if (client.state !== 'connected') {
     return notConnected(client, limit, { code: 'not_connected', topic });
   }
@@ -122,10 +124,11 @@ export function unansweredUpdate(
 /** The text about a subscription without an answer, and whether it stays active. */
 export function late(
   client: Client,
-  limit: number,
+  { timeout }: Waiting,
   topic: string | undefined,
   stays: boolean,
 ): OperationTimeout {
+  const limit = client.timeoutOf(timeout);
   return new OperationTimeout(
     DEVELOPMENT
       ? `The server did not answer the subscription within ${limit} ms` +

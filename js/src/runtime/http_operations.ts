@@ -64,19 +64,21 @@ export class HttpApi {
    * Publish after earlier publishes over HTTP.
    *
    * @param certain The program requested HTTP; otherwise, first check that the API exists.
+   * @param end When it is given up, by the clock.
    * @returns Undefined if there is no API and nothing was published.
    */
   async publish(
     items: readonly { readonly publication: Publication }[],
     options: Waiting,
     certain: boolean,
+    end: number,
   ): Promise<Acked | undefined> {
     const messages = items.map(({ publication }) => publication);
     const topic = messages[0]?.topic ?? '';
     const before = this._order;
     const publish = async (): Promise<Acked | undefined> => {
-      const limits = this._limits(options);
-      if (!(await within(before, limits.signal, this._client.clock, limits.timeout))) {
+      const limits = { ...this._limits(options), end };
+      if (!(await within(before, limits.signal, this._client.clock, end))) {
         throw new OperationTimeout(undefined, { topic });
       }
       if (!certain && !(await this._isThere(topic, limits))) return undefined;

@@ -71,14 +71,12 @@ export class Publisher implements OutcomePort {
     options: PublishManyOptions,
     end: number,
   ): Promise<(Published | PubSubError)[]> {
-    const { clock } = this._client;
     const results: (Published | PubSubError)[] = [];
     for (const rest = [...items]; rest.length; ) {
       const frame = rest.splice(0, firstFrame(rest, this._client.peer));
-      const limited = { ...options, timeout: Math.max(0, Math.round(end - clock.now())) };
       try {
-        const outcome = await this._submit(frame, limited, end, true);
-        results.push(...this._resultsOf(frame, limited, end, outcome));
+        const outcome = await this._submit(frame, options, end, true);
+        results.push(...this._resultsOf(frame, options, end, outcome));
       } catch (error) {
         // Keep the results of earlier messages if these fail.
         if (!(results[0] && error instanceof PubSubError)) throw error;
@@ -96,24 +94,24 @@ export class Publisher implements OutcomePort {
     topic: string | undefined,
     data: JsonObject,
     options: Waiting,
+    end: number,
   ): Promise<void> {
     const { _client: client } = this;
-    await this.addPresence(options);
+    await this.addPresence(options, end);
     const ref = this.number();
     const settled = this.settled(ref, ({ operations }) =>
       operations.updatePresence(topic, data, ref),
     );
-    const limit = client.timeoutOf(options.timeout);
-    const outcome = await within(settled, options.signal, client.clock, limit);
+    const outcome = await within(settled, options.signal, client.clock, end);
     if (outcome?.kind === 'rejected') throw rejected(outcome, topic);
-    if (!outcome) throw unansweredUpdate(client, limit, topic);
+    if (!outcome) throw unansweredUpdate(client, options, topic);
   }
 
   /** Add presence to the session, once, before the first call that needs it. */
-  async addPresence(options: Waiting): Promise<void> {
+  async addPresence(options: Waiting, end: number): Promise<void> {
     const { session } = this._client;
     if (session.operations.ownPresence) return;
-    (await this._client.part(PARTS.presence(), options)).install(session);
+    (await this._client.part(PARTS.presence, options, end)).install(session);
   }
 
   /** A unique number of this client. */
@@ -188,8 +186,8 @@ export class Publisher implements OutcomePort {
     if (certain || (via !== 'socket' && client.peer?.acks === false)) {
       this._deliveries.rememberOwn(items);
       const request = client
-        .part(client.http(), options)
-        .then((api) => api.publish(items, options, certain))
+        .part(client.http, options, end)
+        .then((api) => api.publish(items, options, certain, end))
         .then(
           (outcome) => outcome ?? this._submit(items, { ...options, via: 'socket' }, end, batch),
         );

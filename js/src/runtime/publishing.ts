@@ -32,7 +32,7 @@ export async function publish(
   const { maxPayload } = driver;
   const one = prepare(topic, message, maxPayload, options);
   if (!one) {
-    const { refuseMessage } = await driver.part(PARTS.arguments(), options);
+    const { refuseMessage } = await driver.part(PARTS.arguments, options);
     return refuseMessage(topic, message, maxPayload, options);
   }
   const { data, type } = one.publication;
@@ -40,8 +40,7 @@ export async function publish(
     await updatePresence(driver, topic, data as JsonObject, options);
     return { id: one.id, timestamp: undefined, seq: undefined, duplicate: false };
   }
-  const end = driver.deadline(options);
-  return driver.operate(options, ({ publisher }) => publisher.publish(one, options, end));
+  return driver.operate(options, ({ publisher }, end) => publisher.publish(one, options, end));
 }
 
 /** @internal Publish several messages, with their values at the call; see `PubSub.publishMany`. */
@@ -54,7 +53,7 @@ export async function publishMany(
   checkPublishing(options, []);
   const { maxPayload } = driver;
   if (typeof Object(messages)[Symbol.iterator] !== 'function') {
-    return (await driver.part(PARTS.arguments(), options)).refuseMany(messages);
+    return (await driver.part(PARTS.arguments, options)).refuseMany(messages);
   }
   const items: Prepared[] = [];
   for (const given of messages) {
@@ -63,13 +62,14 @@ export async function publishMany(
     const item = prepare(topic, message, maxPayload);
     if (item) items.push(item);
     else {
-      const { refuseMessage } = await driver.part(PARTS.arguments(), options);
+      const { refuseMessage } = await driver.part(PARTS.arguments, options);
       const at = DEVELOPMENT ? { item: items.length } : undefined;
       refuseMessage(topic, message, maxPayload, at);
     }
   }
-  const end = driver.deadline(options);
-  return driver.operate(options, ({ publisher }) => publisher.publishMany(items, options, end));
+  return driver.operate(options, ({ publisher }, end) =>
+    publisher.publishMany(items, options, end),
+  );
 }
 
 /** @internal Change how this client appears; see `PubSub.updatePresence`. */
@@ -80,9 +80,11 @@ export async function updatePresence(
   options: Waiting,
 ): Promise<void> {
   const isFit = (topic === undefined || isTopic(topic)) && isObject(data);
-  if (!isFit || !(sizeOf(data) <= driver.maxPayload)) {
-    const { checkPresence } = await driver.part(PARTS.arguments(), options);
+  if (!(isFit && sizeOf(data) <= driver.maxPayload)) {
+    const { checkPresence } = await driver.part(PARTS.arguments, options);
     checkPresence(topic, data, driver.maxPayload);
   }
-  await driver.operate(options, ({ publisher }) => publisher.updatePresence(topic, data, options));
+  await driver.operate(options, ({ publisher }, end) =>
+    publisher.updatePresence(topic, data, options, end),
+  );
 }

@@ -153,7 +153,7 @@ export function checkPresence(topic: string | undefined, data: unknown, limit: n
 /**
  * Reject invalid arguments of a subscription.
  *
- * @param topics The patterns.
+ * @param topics A pattern or a list of patterns.
  * @param options The options.
  * @param names The valid option names.
  * @throws InvalidTopic A pattern is not valid.
@@ -166,7 +166,7 @@ export function refuseSubscription(
 ): never {
   const given = options as Readonly<Record<string, unknown>>;
   if (DEVELOPMENT) checkOptions(given, names);
-  checkPatterns(topics);
+  checkPatterns(typeof topics === 'string' ? [topics] : topics);
   if (DEVELOPMENT) checkOthers(given);
   throw new UsageError('The arguments of the subscription are not valid.');
 }

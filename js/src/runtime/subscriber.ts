@@ -23,14 +23,16 @@ import { onAbort, within } from './waiting.js';
  */
 export async function subscribe<Data>(
   client: Client,
-  { deliveries, publisher }: { readonly deliveries: Deliveries; readonly publisher: Publisher },
+  deliveries: Deliveries,
+  publisher: Publisher,
   topics: readonly string[],
   options: SubscribeOptions<Data>,
+  end: number,
 ): Promise<Subscription<Data>> {
   const { history, onMessage, onPresence, presence, queue = {}, signal, types } = options;
   const named = options.since ?? history ?? options.after;
   const isNew = client.options.recover === undefined || named !== undefined;
-  const place = isNew ? options : (await client.part(client.recovery(), {})).place(topics);
+  const place = isNew ? options : (await client.part(client.recovery, options, end)).place(topics);
   const { since, after } = place;
   const request: Subscribe = {
     sub: publisher.number(),
@@ -42,15 +44,14 @@ export async function subscribe<Data>(
   };
   if (DEVELOPMENT) checkReceiveQueue(queue, 'queue');
   const bounds = merged(queue, client.options.receiveQueue);
-  const limit = client.timeoutOf(options.timeout);
   signal?.throwIfAborted();
-  if (request.presence) await publisher.addPresence(options);
+  if (request.presence) await publisher.addPresence(options, end);
   const inbox = new Inbox(request.topics, bounds, request.after);
   const special = types ?? (typeof presence === 'boolean' ? undefined : presence);
   const setPresence =
     special === undefined
       ? special
-      : (await client.part(PARTS.arguments(), options)).prepareInbox(
+      : (await client.part(PARTS.arguments, options, end)).prepareInbox(
           client,
           publisher,
           inbox,
@@ -62,8 +63,8 @@ export async function subscribe<Data>(
   };
   const { listeners } = client;
   const subscription = new Subscription<Data>(inbox, options as Handlers, listeners, leave);
-  const end = (): void => void subscription.unsubscribe();
-  const ignore = onAbort(signal, end);
+  const stop = (): void => void subscription.unsubscribe();
+  const ignore = onAbort(signal, stop);
   if (onPresence && !onMessage) {
     // An iteration does not call `onPresence`, so this inbox does. Each change contains all
     // members, so a full inbox keeps the latest one of each topic.
@@ -72,15 +73,14 @@ export async function subscribe<Data>(
   deliveries.add(request, inbox);
   if (setPresence) void inbox.answered.then(setPresence);
   if (onMessage || onPresence) void subscription.run(inbox.presence);
-  const { clock } = client;
-  if (!(await within(inbox.answered, signal, clock, limit))) {
+  if (!(await within(inbox.answered, signal, client.clock, end))) {
     // Without a handler, the program could no longer read it.
-    if (!onMessage) end();
-    throw late(client, limit, request.topics[0], Boolean(onMessage));
+    if (!onMessage) stop();
+    throw late(client, options, request.topics[0], Boolean(onMessage));
   }
   signal?.throwIfAborted();
   if (inbox.error) {
-    end();
+    stop();
     throw inbox.error;
   }
   if (history) checkHistory(client, request);

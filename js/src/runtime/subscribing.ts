@@ -96,6 +96,6 @@ export function patternsOf<Data>(
 
 /** @internal Describe arguments that are not valid. */
 export async function refuse(client: Client, topics: unknown, options: object): Promise<never> {
-  const { refuseSubscription } = await client.part(PARTS.arguments(), {});
-  return refuseSubscription(typeof topics === 'string' ? [topics] : topics, options, NAMES);
+  const { refuseSubscription } = await client.part(PARTS.arguments, {});
+  return refuseSubscription(topics, options, NAMES);
 }

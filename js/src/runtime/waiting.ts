@@ -33,29 +33,30 @@ export function onAbort(signal: AbortSignal | undefined, abort: () => void): () 
 }
 
 /**
- * @internal The value of a promise, or undefined after the timeout.
+ * @internal The value of a promise, or undefined after the deadline.
  *
- * @param clock Measures the time; without one there is no timeout.
+ * @param clock Measures the time; without one there is no deadline.
+ * @param end The deadline by the clock.
  * @throws The reason of the signal, if that is aborted first.
  */
 export function within<T>(
   promise: Promise<T>,
   signal: AbortSignal | undefined,
   clock?: Clock,
-  milliseconds = 0,
+  end = 0,
 ): Promise<T | undefined> {
-  let end = (): void => {};
+  let stop = (): void => {};
   const result = new Promise<T | undefined>((resolve, reject) => {
-    const timer = clock?.callLater(milliseconds, () => resolve(undefined));
+    const timer = clock?.callLater(end - clock.now(), () => resolve(undefined));
     const abort = (): void => reject(signal?.reason);
     const ignore = onAbort(signal, abort);
-    end = () => {
+    stop = () => {
       timer?.cancel();
       ignore();
     };
     promise.then(resolve, reject);
     if (signal?.aborted) abort();
   });
-  result.then(end, end);
+  result.then(stop, stop);
   return result;
 }

@@ -80,7 +80,7 @@ class PresenceValues {
   }
 
   /** Remove the keys of `data`; with `alike`, only where the value is the same. */
-  private _leave(topic: Topic, earlier: JsonObject, data: JsonObject, alike = false): void {
+  private _leave(topic: Topic, earlier: JsonObject, data: JsonObject, alike?: boolean): void {
     const left = Object.entries(earlier).filter(
       ([key, value]) => !Object.hasOwn(data, key) || (alike && data[key] !== value),
     );

@@ -56,8 +56,10 @@ function published({ socket }: FakePeer): unknown[] {
   });
 }
 
+const NETWORK = new TypeError('No network.');
 const never = () => new Promise<never>(() => {});
-const broken = () => Promise.reject(new ConnectionFailed('A part of the client did not load.'));
+const broken = () =>
+  Promise.reject(new ConnectionFailed('A part of the client did not load.', { cause: NETWORK }));
 
 test('messages are delivered while presence loads for another subscription', async () => {
   const { ps, peer } = virtualClient();
@@ -210,6 +212,46 @@ test('the timeout of a publish includes the loading of its part', async () => {
   await ps.close({ timeout: 0 });
 });
 
+const IN_TIME = { timeout: 2_000 };
+
+for (const [what, part, call] of [
+  ['connection', 'operations', (ps) => ps.connect(IN_TIME)],
+  [
+    'publish over HTTP',
+    'operations',
+    (ps) => ps.publish('a.b', { data: 1 }, { via: 'rest', ...IN_TIME }),
+  ],
+  ['subscription', 'operations', (ps) => ps.subscribe('a.b', IN_TIME)],
+  ['subscription', 'presence', (ps) => ps.subscribe('a.b', { presence: true, ...IN_TIME })],
+  ['presence update', 'operations', (ps) => ps.updatePresence('a.b', { status: 'here' }, IN_TIME)],
+  ['presence update', 'presence', (ps) => ps.updatePresence('a.b', { status: 'here' }, IN_TIME)],
+] as const satisfies readonly (readonly [string, string, (ps: PubSub) => Promise<unknown>])[]) {
+  test(`the timeout of a ${what} includes the loading of its ${part}`, async () => {
+    const { ps, peer, clock } = virtualClient({ fetch: never });
+    for (const type of ['auth', 'subscribe', 'presence.update']) {
+      if (part === 'operations' || type !== 'auth') peer.silent.add(type);
+    }
+    const gate = deferred<void>();
+    const hold = (usual: () => Promise<unknown>) => gate.promise.then(usual);
+    const body = async () => {
+      let text = '';
+      let end = 0;
+      const failed = call(ps).catch((error: Error) => {
+        text = error.message;
+        end = clock.now();
+      });
+      await clock.advance(1_500);
+      gate.resolve();
+      await clock.advance(2_000);
+      await failed;
+      assert.match(text, /within 2000 ms/);
+      assert.equal(end, 2_000);
+    };
+    await (part === 'operations' ? operations(hold, body) : loading(part, hold, body));
+    await ps.close({ timeout: 0 });
+  });
+}
+
 test('operations that do not load say nothing about WebSockets', async () => {
   const dialed: string[] = [];
   const dial: Environment['dial'] = (name, all) => {
@@ -313,6 +355,40 @@ test('a call with a timeout that is not valid leaves nothing to a client that fa
   await turns();
   process.off('unhandledRejection', note);
   assert.deepEqual(unhandled, []);
+});
+
+test('a call with a timeout that is not valid does not load a part', async () => {
+  const { ps } = virtualClient();
+  let loads = 0;
+  const count = () => {
+    loads += 1;
+    return broken();
+  };
+  await loading('arguments', count, async () => {
+    const publish = ps.publish('not a topic', { data: 1 }, { timeout: -1 });
+    await assert.rejects(publish, { code: 'invalid_option', field: 'timeout' });
+  });
+  assert.equal(loads, 0);
+  await ps.close();
+});
+
+test('a part that does not load in time has no cause from an earlier call', async () => {
+  const { ps, clock } = virtualClient();
+  await operations(broken, async () => {
+    const failed = assert.rejects(ps.publish('a.b', { data: 1 }, { timeout: 100 }), {
+      cause: NETWORK,
+    });
+    await clock.advance(100);
+    await failed;
+  });
+  await loading('arguments', never, async () => {
+    const publish = ps.publish('not a topic', { data: 1 }, { timeout: 100 });
+    const failed = publish.catch((error: ConnectionFailed) => error);
+    await clock.advance(100);
+    const { code, cause } = (await failed) as ConnectionFailed;
+    assert.deepEqual([code, cause], ['connection_failed', undefined]);
+  });
+  await ps.close();
 });
 
 test('a publish that is cancelled while a part loads does not let others overtake', async () => {
