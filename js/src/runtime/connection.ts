@@ -2,8 +2,9 @@
 
 import { DEVELOPMENT } from '../build.js';
 import type { Clock } from '../clock.js';
+import { needsDialect } from '../dialects/needs_dialect.js';
 import type { PlainDialect } from '../dialects/plain/plain_dialect.js';
-import type { AuthOkFrame, ClientFrame, ServerFrame } from '../generated/wire.js';
+import type { ClientFrame, ServerFrame } from '../generated/wire.js';
 import type { OperatedSession, Session } from '../session/session.js';
 import {
   NOT_LOADED,
@@ -19,9 +20,6 @@ import { within } from './waiting.js';
 
 /** Milliseconds to wait for a part of the client that a frame needs. */
 const LOAD_TIMEOUT = 10_000;
-
-/** Features that a session relies on; a server without one of them needs a dialect. */
-const COUNTED_ON = ['ref', 'ack', 'seq', 'idempotency', 'batch'];
 
 /** The client that a connection belongs to. */
 export interface Owner {
@@ -189,9 +187,4 @@ export class Connection implements Receiver {
     this._closed = true;
     this._owner.dropped(this._over);
   }
-}
-
-/** Whether the server lacks a feature that a session relies on. */
-export function needsDialect({ version, features = [] }: AuthOkFrame): boolean {
-  return version === undefined || !COUNTED_ON.every((feature) => features.includes(feature));
 }

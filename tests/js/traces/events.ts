@@ -1,5 +1,6 @@
 /** The events and effects of a session as data, for traces and logs of simulations. */
 
+import { needsDialect } from '../../../js/src/dialects/needs_dialect.js';
 import { PlainDialect } from '../../../js/src/dialects/plain/plain_dialect.js';
 import type { Gap as GapOf } from '../../../js/src/gap.js';
 import type {
@@ -11,7 +12,6 @@ import type {
   JsonObject,
   ServerFrame,
 } from '../../../js/src/generated/wire.js';
-import { needsDialect } from '../../../js/src/runtime/connection.js';
 import { Operations } from '../../../js/src/session/operations.js';
 import type {
   DeliveryPorts,
