@@ -192,7 +192,7 @@ class Subscriptions:
             return False
         state.forget()
         if is_retryable(frame.code):
-            self._schedule_rejoin(max(REFUSED_FOR_NOW, frame.retry_after_ms or 0))
+            self.retry_later(state, frame.retry_after_ms or 0)
             return True
         refused = [frame.topic] if frame.topic in state.patterns else state.patterns
         state.denied += [Denial(topic=p, code=frame.code, message=frame.message) for p in refused]
@@ -203,10 +203,10 @@ class Subscriptions:
             self._ports.joined(state.sub, (), tuple(state.denied))
         return True
 
-    def retry_later(self, state: SubscriptionState) -> None:
-        """Request it again after a while: an error may have been about it."""
+    def retry_later(self, state: SubscriptionState, milliseconds: int = 0) -> None:
+        """Request it again after a pause: an error may have concerned it."""
         state.retry_pending = True
-        self._schedule_rejoin(REFUSED_FOR_NOW)
+        self._schedule_rejoin(max(REFUSED_FOR_NOW, milliseconds))
 
     # ---------------------------------------------------------------- requests
 
