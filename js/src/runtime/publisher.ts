@@ -31,6 +31,7 @@ interface Unsettled {
 export class Publisher implements OutcomePort {
   /** Resolves when the publishes over HTTP are settled. */
   requests: Promise<unknown> | undefined;
+  /** Not a map: its table keeps removed values until it is full, so that they age and cost time. */
   private readonly _awaiting = new Fifo<Unsettled>();
   /** Admits publishes as the queue has room, with the policy `block`. */
   private readonly _backpressure: Backpressure | undefined;
