@@ -284,7 +284,11 @@ const WRONG: readonly [string, string, (ps: PubSub) => Promise<unknown>][] = [
   ['a position as text', 'after', (ps) => ps.history('a.b', wrong({ after: '5' })).next()],
   ['a negative position', 'after', (ps) => ps.history('a.b', { after: -1 }).next()],
   ['a time of history that is NaN', 'since', (ps) => ps.history('a.b', { since: NaN }).next()],
-  ['a time of history that is empty', 'since', (ps) => ps.history('a.b', wrong({ since: '' })).next()],
+  [
+    'a time of history that is empty',
+    'since',
+    (ps) => ps.history('a.b', wrong({ since: '' })).next(),
+  ],
   ['an id that is no text', 'before', (ps) => ps.history('a.b', wrong({ before: 5 })).next()],
   ['options in place of a prefix', 'prefix', (ps) => ps.topics(wrong({ limit: 5 }))],
   ['a limit of topics as text', 'limit', (ps) => ps.topics('a.', wrong({ limit: '5' }))],
