@@ -91,7 +91,7 @@ export class PubSub<Topics extends object = AnyTopics> {
 
   /**
    * The current transport; undefined while the client is not connected. `sse` means that no
-   * WebSocket could be opened; a warning in the log has the reason. A tab that shares the connection
+   * WebSocket could be opened; a warning in the log states the reason. A tab that shares the connection
    * of another tab has `websocket`.
    */
   get transport(): 'websocket' | 'sse' | undefined {

@@ -121,8 +121,8 @@ export interface TokenContext {
 
 /**
  * `getToken`: returns a token for the user. Throw `AuthRefused` to stop the client permanently; after
- * any other error, the client calls it again. The signal is aborted when no call waits for the token
- * any more.
+ * any other error, the client calls it again. The signal is aborted when the client no longer needs the
+ * token.
  */
 export type TokenCallback = (
   context: TokenContext,
@@ -136,11 +136,11 @@ export interface StateChange {
   /** State after. */
   readonly to: StateName;
   /**
-   * A code of `spec/errors.yaml` or the close code; 1006 for a connection that was lost or could
-   * not be opened. Undefined if there was no failure.
+   * Error code of `spec/errors.yaml`, or the close code: 1006 for a connection that was lost or could
+   * not be opened. Undefined if the change has another cause than a failure.
    */
   readonly code: string | number | undefined;
-  /** What happened, in words. */
+  /** Description of what happened. */
   readonly reason: string;
   /** Milliseconds until the next attempt, if one is planned. */
   readonly retryIn: number | undefined;
@@ -181,7 +181,7 @@ export interface Published {
   readonly timestamp: number | undefined;
   /** Position in the log of the topic; undefined for ephemeral messages and plain HIP-56. */
   readonly seq: number | undefined;
-  /** Whether the id was published before, so that nothing was sent again. */
+  /** Whether the id was already published; the server then did not publish it again. */
   readonly duplicate: boolean;
 }
 
@@ -191,9 +191,9 @@ export interface Published {
  * `received === handled + dropped + queued` holds at any time.
  */
 export interface SubscriptionStats {
-  /** Messages that the session delivered to this subscription. */
+  /** Messages that have arrived for this subscription. */
   readonly received: number;
-  /** Messages that the program has received. */
+  /** Messages that the program has taken. */
   readonly handled: number;
   /** Messages dropped because the queue was full, or the subscription ended. */
   readonly dropped: number;

@@ -29,7 +29,7 @@ export interface HanzoChatTransportOptions {
   readonly api?: string | undefined;
   /** Headers of each request to the route, or a function that returns them. */
   readonly headers?: HeaderFields | (() => HeaderFields | Promise<HeaderFields>) | undefined;
-  /** Only frames of this sender count; default: of the sender of the first frame. */
+  /** Id of the sender whose frames count; default: the sender of the first frame. */
   readonly sender?: string | undefined;
   /** Instead of the global `fetch`. */
   readonly fetch?: typeof globalThis.fetch | undefined;

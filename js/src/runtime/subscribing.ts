@@ -46,13 +46,14 @@ export interface SubscribeOptions<Data = AnyPayload> extends Waiting {
   readonly onPresence?: PresenceHandler | undefined;
   /**
    * Called with each gap, at its place between the messages. With `raise`, the iteration throws
-   * `MessagesMissed` at this place; iterate again to continue after the gap. Without it,
-   * `stateLoader` and `ps.on('gap')`, the client logs the first gap of each topic as a warning.
+   * `MessagesMissed` at this place; iterate again to continue after the gap. If there is
+   * no `onGap`, no `stateLoader` and no listener of `gap`, the client logs the first gap of each topic
+   * as a warning.
    */
   readonly onGap?: GapHandler | undefined;
   /**
    * Called once for each gap with the gap and the positions before it, to load the state again
-   * (REC-4). After it, `onGap` is called and the messages after the gap are delivered.
+   * (REC-4). When it returns, the client calls `onGap`, and delivers the messages after the gap.
    */
   readonly stateLoader?: StateLoader | undefined;
   /**

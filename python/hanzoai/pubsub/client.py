@@ -177,7 +177,7 @@ class PubSubClient:
     def transport(self) -> Literal["websocket", "sse"] | None:
         """The current transport; None while the client is not connected.
 
-        ``sse`` means that no WebSocket could be opened; a WARNING in the log has the reason.
+        ``sse`` means that no WebSocket could be opened; a WARNING in the log states the reason.
         """
         return None if self._operations is None else self._operations.driver.failures.transport
 
@@ -283,8 +283,8 @@ class PubSubClient:
                 concurrently with the iteration.
             on_gap: Called with each gap, at its place between the messages. With ``"raise"``, the
                 iteration raises ``MessagesMissed`` at this place; iterate again to continue after
-                the gap. Without it, ``state_loader`` and ``events()``, the client logs the first
-                gap of each topic at WARNING.
+                the gap. If you use neither ``on_gap`` nor ``state_loader`` nor ``events()``, the
+                client logs the first gap of each topic at WARNING.
             presence: Whether to request presence; default: True if ``on_presence`` is given.
                 Without this handler, changes arrive in ``sub.events()``. A mapping such as
                 ``{"status": "typing"}`` also sets what others see of this client on the topics that

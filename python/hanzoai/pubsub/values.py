@@ -277,7 +277,7 @@ class SubscriptionStats:
     Attributes:
         received: Messages that have arrived for this subscription.
         handled: Messages that the program has taken.
-        dropped: Messages dropped because the queue was full.
+        dropped: Messages dropped because the queue was full, or the subscription ended.
         queued: Messages waiting.
         queued_bytes: Their approximate size.
         gaps: Gaps reported, for any reason.

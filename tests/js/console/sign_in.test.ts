@@ -51,7 +51,7 @@ test('the remaining lifetime of a token is a fraction from 1 to 0', () => {
   assert.equal(leftOf(1_000, undefined, 2_000), undefined);
 });
 
-test('the state has the reason, the attempt, and the time until the next one', () => {
+test('the state shows the reason, the attempt, and the time until the next one', () => {
   assert.equal(
     explain(step({ retryIn: 4_200, attempt: 2 }), 2_000),
     'The connection broke · attempt 3 in 4 s',

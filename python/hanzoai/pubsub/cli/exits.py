@@ -31,7 +31,7 @@ class Exit(IntEnum):
 
 MEANINGS: Final[dict[Exit, str]] = {
     Exit.OK: "success",
-    Exit.FAILED: "failure; the message has the reason",
+    Exit.FAILED: "failure; the message states the reason",
     Exit.USAGE: "wrong arguments",
     Exit.AUTH: "no token, or the server rejected it",
     Exit.FORBIDDEN: "the access rules do not allow this",

@@ -46,7 +46,7 @@ def dev_token(
             the folder of ``key_file`` must exist.
 
     Raises:
-        InvalidOption: The key file cannot be used; the message has the reason.
+        InvalidOption: The key file cannot be used; the message states the reason.
         UsageError: The extra ``server`` is not installed.
     """
     try:
