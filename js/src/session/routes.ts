@@ -48,6 +48,7 @@ export class Routes {
     this.known.set(topic, sorted);
     return sorted;
   }
+
   private _alike(pattern: string): Patterns {
     return isWildcard(pattern) ? this._wildcards : this._names;
   }

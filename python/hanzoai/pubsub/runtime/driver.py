@@ -278,8 +278,8 @@ class Driver:
         self.max_payload = peer.limits.max_payload or self.options.max_payload
         if peer.incremental:
             self._opened.add(self.options.socket_url)
-        if peer.token_left is not None:
-            self.tokens.learn(peer.token_left)
+        if peer.token_life is not None:
+            self.tokens.learn(peer.token_life)
 
     def probe(self) -> None:
         """See ``Ports``."""

@@ -270,7 +270,7 @@ class Lifecycle(Steps[SessionEvent]):
         self._ports.welcomed(peer)
         if is_new:
             self._publishes.connected(peer)
-        self.credentials.accepted(peer.token_left)
+        self.credentials.accepted(peer.token_life)
 
     def rejoin(self, event: SessionEvent, /) -> None:
         """Request every subscription, and send the user's own presence again."""

@@ -154,7 +154,7 @@ class OwnPresence:
 
     def acknowledged(self, ref: str | None) -> bool:
         """The server answered; False if the `ref` is unknown."""
-        update = self._pop_in_flight(ref)
+        update = self._take(ref)
         if update is None:
             return False
         self._settle(update.refs, _ACKNOWLEDGED)
@@ -163,7 +163,7 @@ class OwnPresence:
 
     def rejected(self, frame: ErrorFrame) -> bool:
         """The server rejected it permanently; False if the `ref` is unknown."""
-        update = self._pop_in_flight(frame.ref)
+        update = self._take(frame.ref)
         if update is None:
             return False
         self._own.forget(update.topic, update.data)
@@ -178,7 +178,7 @@ class OwnPresence:
 
     def rate_limited(self, ref: str | None) -> bool:
         """The server rejected it temporarily: send it again; False if the `ref` is unknown."""
-        update = self._pop_in_flight(ref)
+        update = self._take(ref)
         if update is None:
             return False
         self._later.restore(update.topic, update.data)
@@ -204,7 +204,7 @@ class OwnPresence:
         """Drop updates of topics that no subscription matches."""
         self._own.keep(lambda topic: bool(self._routes.find(topic)))
 
-    def _pop_in_flight(self, ref: str | None) -> _Update | None:
+    def _take(self, ref: str | None) -> _Update | None:
         update = None if ref is None else self._in_flight.pop(ref, None)
         if update is not None:
             self._busy.discard(update.topic)

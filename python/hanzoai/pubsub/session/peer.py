@@ -21,7 +21,7 @@ class Peer:
         client_id: The id that it assigned to this client.
         features: Its stated features; empty for a plain peer.
         limits: Its stated limits.
-        token_left: Milliseconds until the token expires, if stated.
+        token_life: Milliseconds until the token expires, if stated.
         plain: It implements only HIP-56, so the client sends nothing else.
         acks: It answers publishes; on an event stream, each is a request.
         resends: The client can send unanswered publishes again under the same id.
@@ -34,7 +34,7 @@ class Peer:
     client_id: str = ""
     features: frozenset[str] = frozenset()
     limits: Limits = field(default_factory=Limits)
-    token_left: int | None = None
+    token_life: int | None = None
     plain: bool = True
     acks: bool = False
     resends: bool = False
@@ -69,7 +69,7 @@ def read_peer(frame: AuthOkFrame, at: int, *, incremental: bool) -> Peer:
         client_id=frame.client_id,
         features=features,
         limits=limits,
-        token_left=None if frame.expires_at is None else frame.expires_at - now,
+        token_life=None if frame.expires_at is None else frame.expires_at - now,
         plain=frame.version is None,
         acks=acks,
         resends=acks and "idempotency" in features,

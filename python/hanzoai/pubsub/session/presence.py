@@ -32,12 +32,12 @@ class Presence:
     def message(self, message: Message, states: Sequence[SubscriptionState]) -> None:
         """Process a join, update or leave for these subscriptions."""
         if any(map(_wants, states)):
-            self._announce(self._members.apply(message))
+            self._show_all(self._members.apply(message))
 
     def snapshot(self, frame: PresenceSnapshotFrame) -> None:
         """Process the list of all members of a topic."""
         if self._wanted(frame.topic):
-            self._announce(self._members.snapshot(frame.topic, frame.members))
+            self._show_all(self._members.snapshot(frame.topic, frame.members))
 
     def lost(self) -> None:
         """The connection or stream is lost: members may leave unnoticed."""
@@ -50,7 +50,7 @@ class Presence:
 
     def expire(self) -> None:
         """The timer `grace` fired: drop members that have not returned."""
-        self._announce(self._members.expire())
+        self._show_all(self._members.expire())
 
     # ---------------------------------------------------------------- from the subscriptions
 
@@ -79,7 +79,7 @@ class Presence:
                 lambda topic: self._leads_to(state, topic),
                 lambda topic: any(topic in other.patterns for other in watching),
             )
-            self._announce(changes)
+            self._show_all(changes)
 
     def watches(self, state: SubscriptionState) -> bool:
         """Whether presence is wanted by any subscription that shares a pattern with this one."""
@@ -97,7 +97,7 @@ class Presence:
     def _wanted(self, topic: str) -> bool:
         return any(map(_wants, self._routes.find(topic)))
 
-    def _announce(self, changes: Sequence[PresenceChange]) -> None:
+    def _show_all(self, changes: Sequence[PresenceChange]) -> None:
         for change in changes:
             for state in filter(_wants, self._routes.find(change.topic)):
                 self._ports.presence_changed(state.sub, change)

@@ -40,7 +40,7 @@ class PublishState:
     sent: bool = False
     doubted: bool = False
 
-    def open(self) -> list[int]:
+    def unanswered(self) -> list[int]:
         """Slots without an answer."""
         return [n for n, result in enumerate(self.results) if result is None]
 

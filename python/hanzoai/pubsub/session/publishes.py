@@ -223,7 +223,7 @@ class Publishes:
             return True
         results = [result_of(frame)] if frame.results is None else frame.results
         pause: int | None = None
-        for n, slot in enumerate(entry.open()):
+        for n, slot in enumerate(entry.unanswered()):
             result = results[n] if n < len(results) else UNANSWERED
             asked = self.set_result(entry, slot, result)
             if asked is not None:
@@ -273,7 +273,7 @@ class Publishes:
         """Settle a publish when all of it is answered; otherwise, send the rest again."""
         if pause is not None:
             self.pause(pause)
-        if left := entry.open():
+        if left := entry.unanswered():
             entry.sent = entry.doubted or len(left) < len(entry.results)
             self._drop(entry)
             self._enqueue(entry)
@@ -362,7 +362,7 @@ class Publishes:
             }
             self._ports.send(trusted(PublishFrame, fields, _ONE))
         else:
-            left = [publish.messages[n] for n in entry.open()]
+            left = [publish.messages[n] for n in entry.unanswered()]
             self._ports.send(PublishFrame(messages=left, ref=entry.ref))
         if not peer.acks:
             results = tuple(PublishResult(id=message.id) for message in publish.messages)

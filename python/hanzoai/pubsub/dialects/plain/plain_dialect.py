@@ -209,7 +209,7 @@ class PlainDialect:
         if found is None:
             return False
         entry, slot = self._session.publishes.in_flight(found[1]), int(found[2])
-        if entry is None or slot not in entry.open():
+        if entry is None or slot not in entry.unanswered():
             return False
         left = self._batches.get(entry, set())
         left.discard(slot)
@@ -278,7 +278,7 @@ class PlainDialect:
         entry = self._session.publishes.in_flight(ref)
         if entry is None:
             return
-        messages, waiting = entry.publish.messages, entry.open()
+        messages, waiting = entry.publish.messages, entry.unanswered()
         is_one = len(messages) == 1
         if not is_one:
             self._batches[entry] = set(waiting)
