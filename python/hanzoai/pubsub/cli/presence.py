@@ -10,7 +10,7 @@ from hanzoai.pubsub.cli.messages import MEMBER_COLUMNS, member_row, member_to_js
 from hanzoai.pubsub.cli.output import Output, encode
 from hanzoai.pubsub.cli.session import DEFAULT_TIMEOUT, build_client, connect, run
 from hanzoai.pubsub.cli.writer import Writer
-from hanzoai.pubsub.runtime.arguments import one_topic
+from hanzoai.pubsub.topics import validate_topic
 from hanzoai.pubsub.values import PresenceChange
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def _parser() -> Parser:
 
 
 async def _print(args: Namespace, output: Output) -> int:
-    one_topic(args.topic)
+    validate_topic(args.topic)
     ps = build_client(args, output)
     try:
         if args.watch:
