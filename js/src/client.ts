@@ -291,6 +291,7 @@ export class PubSub<Topics extends object = AnyTopics> {
    * @param data `status`, `name`, `avatar_url` set fields of the member, other keys are merged into
    *   `metadata`; null deletes a key.
    * @throws NotFound This client is not a member of the topic.
+   * @throws QueueFull The client already has presence of its own on 10,000 topics.
    * @throws InvalidTopic The topic is not valid or has a wildcard.
    * @throws InvalidPayload The data is not a JSON object, or a field has the wrong type.
    * @throws Unsupported The client uses server-sent events, which cannot update presence.

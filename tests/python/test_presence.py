@@ -7,8 +7,16 @@ from hypothesis import strategies as st
 
 from hanzoai.pubsub import users_of
 from hanzoai.pubsub.generated.wire import Message, PresenceMember
+from hanzoai.pubsub.session.context import Context
 from hanzoai.pubsub.session.members import MAX_MEMBERS, MAX_TOPICS, PresenceMembers
-from hanzoai.pubsub.session.own_presence import PresenceValues
+from hanzoai.pubsub.session.own_presence import MAX_TOPICS as OWN_TOPICS
+from hanzoai.pubsub.session.own_presence import OwnPresence, PresenceValues
+from hanzoai.pubsub.session.ports import Rejected
+from hanzoai.pubsub.session.publishes import Publishes
+from hanzoai.pubsub.session.routes import Routes
+from hanzoai.pubsub.settings.session import SessionOptions
+from tests.traces.effects import Problem, Settle
+from tests.traces.recorder import Log
 
 
 def member(id: str, **fields: Any) -> PresenceMember:
@@ -106,6 +114,27 @@ def test_an_update_for_all_topics_overrides_that_of_one_topic() -> None:
     own.update("a", {"status": "typing"})
     own.update(None, {"status": "idle"})
     assert list(own.items()) == [(None, {"status": "idle"})]
+
+
+def test_an_update_of_one_topic_more_than_the_client_remembers_is_rejected() -> None:
+    log = Log()
+    context = Context(SessionOptions(), log, lambda: 0.5)
+    own = OwnPresence(context, Publishes(context), Routes())
+    for number in range(OWN_TOPICS):
+        own.update(f"a.{number}", {"n": number}, number + 1)
+    own.update("a.0", {"n": "again"}, OWN_TOPICS + 1)
+    own.update(None, {"status": "here"}, OWN_TOPICS + 2)
+    assert log.take() == []
+    own.update("a.newest", {"n": 1}, OWN_TOPICS + 3)
+    own.update("a.newest", {"n": 1}, None)
+    settled, reported = log.take()
+    assert isinstance(settled, Settle)
+    error = settled.outcome
+    assert isinstance(error, Rejected)
+    assert (settled.ref, error.code, error.topic) == (OWN_TOPICS + 3, "queue_full", "a.newest")
+    assert "10,000 topics" in error.message
+    assert isinstance(reported, Problem)
+    assert (reported.code, reported.topic) == ("queue_full", "a.newest")
 
 
 names = st.sampled_from(["x", "y", "z"])

@@ -6,13 +6,14 @@
  * that arrive meanwhile are merged into the next one; the newest value of each key wins.
  */
 
-import type { ErrorFrame, JsonObject } from '../generated/wire.js';
+import type { ErrorFrame, ErrorInfo, JsonObject } from '../generated/wire.js';
+import type { Loose } from '../wire/compact.js';
 import type { Context } from './context.js';
 import type { Outcome, OutcomePort, Rejected } from './ports.js';
 import type { Publishes } from './publishes.js';
 import type { Routes } from './routes.js';
 
-/** Maximum topics with own presence; beyond that, the oldest is dropped. */
+/** Maximum topics with own presence; updates of others are refused. */
 const MAX_TOPICS = 10_000;
 
 /** The server acknowledged it, or will with a pending update of the same values. */
@@ -39,10 +40,6 @@ class PresenceValues {
     const earlier = this._byTopic.get(topic);
     this._byTopic.delete(topic);
     this._byTopic.set(topic, { ...earlier, ...data });
-    for (const oldest of this._byTopic.keys()) {
-      if (this._byTopic.size <= MAX_TOPICS) break;
-      this._byTopic.delete(oldest);
-    }
   }
 
   /** Merge older values: existing keys win. */
@@ -62,6 +59,11 @@ class PresenceValues {
   /** The updates to send: first the one for all topics, then one per topic. */
   items(): [topic: Topic, data: JsonObject][] {
     return [...this._byTopic].sort(([one], [other]) => Number(!other) - Number(!one));
+  }
+
+  /** Whether a topic has values, or can get some; an update of all topics always can. */
+  hasRoom(topic: Topic): boolean {
+    return !topic || this.has(topic) || this._byTopic.size < MAX_TOPICS;
   }
 
   has(topic: Topic): boolean {
@@ -110,10 +112,20 @@ export class OwnPresence {
 
   /** Change it; `ref` is settled when the server acknowledges the change. */
   update(topic: Topic, data: JsonObject, ref: number | undefined): void {
+    const refs = ref === undefined ? [] : [ref];
+    if (!this._own.hasRoom(topic)) {
+      this._refuse(refs, {
+        code: 'queue_full',
+        message: 'This client already has presence of its own on 10,000 topics.',
+        remedy: 'Unsubscribe from some of these topics, or use several clients.',
+        topic,
+      });
+      return;
+    }
     this._own.update(topic, data);
     this._later.update(topic, data);
-    if (ref !== undefined) this._wait(topic, [ref]);
-    this._mergeWaiting();
+    this._wait(topic, refs);
+    if (!topic) this._mergeWaiting();
     this.flush();
   }
 
@@ -167,9 +179,7 @@ export class OwnPresence {
     if (!update) return false;
     this._own.forget(update.topic, update.data);
     const { refs, topic } = update;
-    const error = { ...frame, topic: frame.topic ?? topic };
-    if (refs.length) this._settle(refs, { ...error, kind: 'rejected' });
-    else this._context.ports.problem(error);
+    this._refuse(refs, { ...frame, topic: frame.topic ?? topic });
     this.flush();
     return true;
   }
@@ -228,6 +238,12 @@ export class OwnPresence {
       if (this._later.has(undefined)) this._wait(undefined, refs);
       else this._settle(refs, ACKNOWLEDGED);
     }
+  }
+
+  /** Settle the calls of an update; without one, report the error. */
+  private _refuse(refs: readonly number[], error: Loose<ErrorInfo>): void {
+    if (refs.length) this._settle(refs, { ...error, kind: 'rejected' });
+    else this._context.ports.problem(error);
   }
 
   private _settle(refs: readonly number[], outcome: Outcome): void {

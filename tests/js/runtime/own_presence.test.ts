@@ -4,10 +4,12 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 
 import {
+  ClosedError,
   InvalidPayload,
   NotFound,
   OperationTimeout,
   type PubSubError,
+  QueueFull,
 } from '../../../js/src/index.js';
 import { Server } from './server.js';
 import { turns, virtualClient } from './virtual.js';
@@ -39,6 +41,26 @@ test('many updates in a row end with the last one, and no call and no listener r
   );
   assert.deepEqual(problems, []);
   await ps.close();
+});
+
+test('an update of one topic more than the client remembers is rejected, and the others wait', async () => {
+  const { ps } = virtualClient({}, { dial: () => new Promise(() => {}) });
+  let settled = 0;
+  const waiting = Array.from({ length: 10_000 }, async (_, n) => {
+    const error = await ps.updatePresence(`demo.${n}`, { n }, { timeout: 60_000 }).catch((e) => e);
+    settled += 1;
+    return error;
+  });
+  const newest = await ps.updatePresence('demo.newest', { n: 1 }).catch((error) => error);
+  assert.ok(newest instanceof QueueFull);
+  assert.equal(newest.topic, 'demo.newest');
+  assert.match(newest.message, /10,000 topics/);
+  const again = ps.updatePresence('demo.0', { n: 2 }).catch((error) => error);
+  await turns();
+  assert.equal(settled, 0);
+  await ps.close({ timeout: 0 });
+  for (const error of [...(await Promise.all(waiting)), await again])
+    assert.ok(error instanceof ClosedError);
 });
 
 test('a rejected update rejects its own call', async () => {

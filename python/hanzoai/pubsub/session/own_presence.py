@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hanzoai.pubsub.generated.wire import PresenceUpdateFrame
-from hanzoai.pubsub.session.ports import Acked
+from hanzoai.pubsub.session.ports import Acked, Rejected
 from hanzoai.pubsub.session.publish_state import rejection
 
 if TYPE_CHECKING:
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
     from hanzoai.pubsub.generated.wire import ErrorFrame
     from hanzoai.pubsub.session.context import Context
-    from hanzoai.pubsub.session.ports import Outcome, Rejected
+    from hanzoai.pubsub.session.ports import Outcome
     from hanzoai.pubsub.session.publishes import Publishes
     from hanzoai.pubsub.session.routes import Routes
 
 MAX_TOPICS: Final = 10_000
-"""Maximum topics with own presence; the oldest is dropped."""
+"""Maximum topics with own presence; updates of others are rejected."""
 
 _ACKNOWLEDGED: Final = Acked(())
 """The server acknowledged it, or a later update with the same content."""
@@ -50,8 +50,6 @@ class PresenceValues:
                 self._leave(other, {key: earlier[key] for key in earlier if key not in data})
         earlier = self._by_topic.pop(topic, {})
         self._by_topic[topic] = {**earlier, **data}
-        while len(self._by_topic) > MAX_TOPICS:
-            del self._by_topic[next(iter(self._by_topic))]
 
     def restore(self, topic: str | None, data: Mapping[str, Any]) -> None:
         """Merge an update that is older than all present ones."""
@@ -73,6 +71,10 @@ class PresenceValues:
     def items(self) -> Iterable[tuple[str | None, dict[str, Any]]]:
         """The updates to send: first that for all topics, then those for single topics."""
         return sorted(self._by_topic.items(), key=lambda item: item[0] is not None)
+
+    def has_room(self, topic: str | None) -> bool:
+        """Whether a topic has values, or can get some; an update of all topics always can."""
+        return topic is None or topic in self._by_topic or len(self._by_topic) < MAX_TOPICS
 
     def __contains__(self, topic: str | None) -> bool:
         return topic in self._by_topic
@@ -111,11 +113,17 @@ class OwnPresence:
 
     def update(self, topic: str | None, data: Mapping[str, Any], ref: int | None) -> None:
         """Merge an update and send it; `ref` is settled when the server has it."""
+        refs = [] if ref is None else [ref]
+        if not self._own.has_room(topic):
+            message = f"This client already has presence of its own on {MAX_TOPICS:,} topics."
+            remedy = "Unsubscribe from some of these topics, or use several clients."
+            self._reject(refs, Rejected("queue_full", message, remedy, topic))
+            return
         self._own.update(topic, data)
         self._later.update(topic, data)
-        if ref is not None:
-            self._wait(topic, [ref])
-        self._merge_waiting()
+        self._wait(topic, refs)
+        if topic is None:
+            self._merge_waiting()
         self.flush()
 
     def connected(self) -> None:
@@ -168,11 +176,7 @@ class OwnPresence:
             return False
         self._own.forget(update.topic, update.data)
         error = rejection(frame)
-        error = replace(error, topic=error.topic or update.topic)
-        if update.refs:
-            self._settle(update.refs, error)
-        else:
-            self._ports.problem(error)
+        self._reject(update.refs, replace(error, topic=error.topic or update.topic))
         self.flush()
         return True
 
@@ -226,6 +230,13 @@ class OwnPresence:
                 self._wait(None, refs)
             else:
                 self._settle(refs, _ACKNOWLEDGED)
+
+    def _reject(self, refs: Sequence[int], error: Rejected) -> None:
+        """Settle the calls of an update; without one, report the error."""
+        if refs:
+            self._settle(refs, error)
+        else:
+            self._ports.problem(error)
 
     def _settle(self, refs: Sequence[int], outcome: Outcome) -> None:
         for ref in refs:
