@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 
 import { fromAISDK } from '../../../js/src/ai-sdk/index.js';
-import { PayloadTooLarge } from '../../../js/src/index.js';
+import { PayloadTooLarge } from '../../../js/src/errors.js';
 import {
   fromAnthropic,
   fromOpenAI,
