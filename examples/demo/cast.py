@@ -12,7 +12,7 @@ from examples.chat.server import SESSION, Server
 from examples.demo.story import Word, rhythm
 from hanzoai.pubsub import PubSubClient
 from hanzoai.pubsub.streams import Delta, Done, Gap, Snapshot, stream_reader, stream_writer
-from hanzoai.pubsub.values import PresenceChange, StateChange, Token, TokenContext
+from hanzoai.pubsub.values import Message, PresenceChange, StateChange, Token, TokenContext
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -94,7 +94,7 @@ class Reader:
         """Read until the end of the stream."""
         async with (
             self.client as ps,
-            ps.subscribe(TOPIC, on_presence=self._presence, on_message=lambda _message: None),
+            ps.subscribe(TOPIC, on_presence=self._presence, on_message=self._measure),
             stream_reader(ps, TOPIC, id=ANSWER) as reader,
         ):
             self.subscribed.set()
@@ -110,6 +110,9 @@ class Reader:
             self.stage.connected_at = time.perf_counter()
         elif change.from_ == "connected" and change.to in ("reconnecting", "suspended"):
             self.stage.report("cut", f"cut at word {self.stage.reader.count:,}")
+
+    def _measure(self, message: Message) -> None:
+        measure(self.stage, self.stage.reader, message)
 
     def _presence(self, change: PresenceChange) -> None:
         self.stage.members = [(m.name, m.status or "reading") for m in change.members]
@@ -131,20 +134,32 @@ async def follow(stage: Stage, reading: Reading, reader: StreamReader) -> None:
             reading.finished = True
 
 
+def measure(stage: Stage, reading: Reading, message: Message) -> None:
+    """Record how long a message took. Events of a stream reader have no timestamp."""
+    if message.type != "token":
+        return
+    seconds = max(0.0, time.time() - message.timestamp / 1000)
+    reading.latencies.append(seconds)
+    if reading is stage.reader:
+        stage.lag.append((stage.elapsed, seconds))
+
+
 def take(stage: Stage, reading: Reading, text: str) -> None:
     """Record the text that a reader shows now."""
-    now = time.perf_counter()
-    late = reading is stage.latecomer
-    new = stage.ledger.take(reading, text, None if late else now)
+    new = stage.ledger.take(reading, text)
     if reading is stage.reader:
-        stage.show(new, now)
+        stage.show(new)
 
 
 async def observe(server: Server, stage: Stage, ready: asyncio.Event) -> None:
     """Read the same stream as server-sent events."""
     token = server.token("observer")
     client = PubSubClient(server.ws, token, rest_url=server.http, transport="sse")
-    async with client as ps, stream_reader(ps, TOPIC, id=ANSWER) as reader:
+    async with (
+        client as ps,
+        ps.subscribe(TOPIC, on_message=partial(measure, stage, stage.observer)),
+        stream_reader(ps, TOPIC, id=ANSWER) as reader,
+    ):
         ready.set()
         await follow(stage, stage.observer, reader)
 

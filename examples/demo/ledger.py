@@ -20,7 +20,7 @@ class Reading:
         transport: The transport that it uses.
         text: The text that its events add up to.
         count: Number of words in the text.
-        latencies: Seconds from writing a word to its arrival at the reader.
+        latencies: Seconds from the publish of each message to its arrival at the reader.
         gaps: Number of gaps: tokens that were missing until the next snapshot.
         altered: How often the reader's text was not a prefix of what was written.
         reconnects: How often the client reconnected.
@@ -71,13 +71,12 @@ class Ledger:
         self.text += word
         self._ends.append(len(self.text))
 
-    def take(self, reading: Reading, text: str, now: float | None) -> range:
+    def take(self, reading: Reading, text: str) -> range:
         """Record the text that a reader shows.
 
         Args:
             reading: The reader's record.
             text: Its whole text.
-            now: The time, for the latencies; None to record none.
 
         Returns:
             The indexes of the new words.
@@ -86,8 +85,6 @@ class Ledger:
             reading.altered += 1
         new = range(reading.count, bisect_right(self._ends, len(text)))
         reading.text, reading.count = text, max(reading.count, new.stop)
-        if now is not None:
-            reading.latencies += [now - self.written_at[index] for index in new]
         return new
 
     def account(self, reading: Reading) -> Account:

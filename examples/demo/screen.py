@@ -104,7 +104,7 @@ def _text(stage: Stage, width: int, height: int) -> Panel:
     return Panel(
         Group(*lines),
         title=f"[bold]{stage.topic}[/bold] as the reader sees it",
-        subtitle="[yellow]yellow: written during a cut[/yellow]",
+        subtitle="[yellow]in this color: written during a cut[/yellow]",
         box=box.ROUNDED,
         border_style=STATES.get(stage.state, "grey50"),
     )
@@ -176,7 +176,7 @@ def _latency(stage: Stage, width: int) -> Panel:
 
 
 def sparkline(lag: Iterable[tuple[float, float]], now: float, width: int) -> list[str]:
-    """Bars for the slowest word of each half second, 1 ms to 1 s on a logarithmic scale."""
+    """Bars for the slowest message of each half second, 1 ms to 1 s on a logarithmic scale."""
     step = 0.5
     first = max(0, math.floor(now / step) - width + 1)
     slowest: dict[int, float] = {}

@@ -123,10 +123,9 @@ class Stage:
         self.happenings.append(Happening(self.elapsed, kind, text))
         self.go_on()
 
-    def show(self, new: range, now: float) -> None:
+    def show(self, new: range) -> None:
         """Record that the reader received these words."""
         for index in new:
             written = self.ledger.written_at[index]
             self.words.append(Shown(self.ledger.words[index], healed=written < self.connected_at))
-            self.lag.append((now - self.began, now - written))
         self.go_on()

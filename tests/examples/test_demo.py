@@ -16,10 +16,11 @@ from rich.console import Console
 
 from examples.chat.server import start
 from examples.demo import spark_job
-from examples.demo.cast import sabotage
+from examples.demo.cast import measure, sabotage
 from examples.demo.screen import draw, sparkline
 from examples.demo.stage import Happening, Stage
 from examples.demo.story import load_words
+from hanzoai.pubsub.values import Message
 from tests import programs
 from tests.cluster.waiting import until
 from tests.http_client import http_client
@@ -251,9 +252,20 @@ def test_a_picture_fills_its_terminal_exactly(width: int, height: int) -> None:
         assert sign in captured.get()
 
 
-def test_the_sparkline_shows_the_slowest_word_of_each_half_second() -> None:
+def test_the_sparkline_shows_the_slowest_message_of_each_half_second() -> None:
     bars = sparkline([(0.1, 0.001), (0.2, 1.0), (0.6, 0.001)], now=1.4, width=10)
     assert bars == ["█", "▁", " "]
+
+
+def test_a_latency_is_the_age_of_a_token_message_on_arrival() -> None:
+    stage = Stage("chat.session.demo", 2000)
+    published = int(time.time() * 1000) - 3_000
+    for kind in ("token", "snapshot"):
+        message = Message(id=kind, topic=stage.topic, type=kind, data="w", timestamp=published)
+        measure(stage, stage.reader, message)
+    [latency] = stage.reader.latencies
+    assert latency >= 3
+    assert [seconds for _, seconds in stage.lag] == [latency]
 
 
 def _played() -> Stage:
@@ -263,8 +275,9 @@ def _played() -> Stage:
         at = stage.began + word.index / 50
         stage.ledger.write(word.content, at)
         stage.pace.append(at)
-        stage.ledger.take(stage.observer, stage.ledger.text, at + 0.004)
-        stage.show(stage.ledger.take(stage.reader, stage.ledger.text, at + 0.004), at + 0.004)
+        stage.ledger.take(stage.observer, stage.ledger.text)
+        stage.show(stage.ledger.take(stage.reader, stage.ledger.text))
+        stage.lag.append((at - stage.began, 0.004))
     stage.state = "connected"
     stage.members = [("alice", "typing"), ("reader", "reading")]
     stage.happenings += [

@@ -1,4 +1,4 @@
-/** The connection over time: the slowest word of each half second, cuts and rotations. */
+/** The connection over time: the slowest message of each half second, cuts and rotations. */
 
 const SVG = 'http://www.w3.org/2000/svg';
 const HEIGHT = 74;
