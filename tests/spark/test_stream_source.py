@@ -253,6 +253,28 @@ def test_without_arguments_a_log_that_is_back_goes_on_at_its_position(service: S
     assert rows(reader, end, reader.latestOffset()) == [("a.x", 7, 9)]
 
 
+def test_without_arguments_a_topic_that_is_gone_for_long_is_no_loss_when_it_returns(
+    service: Service,
+) -> None:
+    reader = stream(topicForgetMs="60000")
+    end = reader.latestOffset()
+    assert rows(reader, offset({"a.x": 7}), end) == []
+    assert reader.latestOffset() == end
+    service.now += 61
+    assert reader.latestOffset() == end
+    service.news = [{"a.x": Standing(LATER + 1, LATER + 9)}]
+    assert rows(reader, end, reader.latestOffset()) == [("a.x", LATER, LATER + 9)]
+
+
+def test_a_repeated_batch_in_which_a_topic_leaves_the_offsets_is_no_loss(service: Service) -> None:
+    reader = stream()
+    left = offset({})
+    assert rows(reader, offset({"a.old": 4}), left) == []
+    service.standings = {"a.old": Standing(LATER + 1, LATER + 9)}
+    end = reader.latestOffset(left, LIMIT)
+    assert rows(reader, left, end) == [("a.old", LATER, LATER + 9)]
+
+
 def test_a_repeated_batch_of_a_log_that_is_gone_is_a_loss(service: Service) -> None:
     start, end = offset({"a.x": 7}), offset({"a.x": LATER})
     with pytest.raises(DataLossError) as caught:

@@ -30,7 +30,7 @@ from hanzoai.pubsub.spark.source_config import SourceConfig, refuse, source_conf
 from hanzoai.pubsub.spark.traces import brief
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pyspark.sql.types import StructType
 
@@ -211,7 +211,12 @@ class StreamSource(datasource.DataSourceStreamReader, _AVAILABLE_NOW):  # type: 
             self._fetch_positions(0.0)
             self._end = self._newest()
             return self._end.as_json()
-        begin = read_offset(start) if start is not None else (self._end or Offset())
+        if start is None:
+            begin = self._end or Offset()
+        else:
+            begin = read_offset(start)
+            # The topics that the end of a repeated batch lacks have left the offsets.
+            self._absent = {}
         most = getattr(limit, "max_rows", None)
         if self._seen is None:
             self._fetch_positions(0.0)
@@ -300,6 +305,8 @@ class StreamSource(datasource.DataSourceStreamReader, _AVAILABLE_NOW):  # type: 
 
     def _advance(self, start: Offset, most: int | None) -> Offset:
         assert self._seen is not None
+        forgotten = self._forgotten((*start.read, *self._absent), self._seen)
+        self._absent = {t: at for t, at in self._absent.items() if t not in forgotten}
         back = {
             topic: known
             for topic, known in self._absent.items()
@@ -310,7 +317,7 @@ class StreamSource(datasource.DataSourceStreamReader, _AVAILABLE_NOW):  # type: 
             self._seen,
             most=most,
             target=self._target,
-            forgotten=self._forgotten(start, self._seen),
+            forgotten=forgotten,
             turn=self._turn,
         )
         if found.losses:
@@ -323,9 +330,10 @@ class StreamSource(datasource.DataSourceStreamReader, _AVAILABLE_NOW):  # type: 
         self._planned = end
         return end
 
-    def _forgotten(self, start: Offset, seen: Mapping[str, Standing]) -> list[str]:
+    def _forgotten(self, known: Iterable[str], seen: Mapping[str, Standing]) -> list[str]:
+        """Those of the known topics that have had no log for long."""
         now = time.monotonic()
-        absent = [t for t in start.read if (each := seen.get(t)) is None or each.last == 0]
+        absent = [t for t in known if (each := seen.get(t)) is None or each.last == 0]
         self._gone = {topic: self._gone.get(topic, now) for topic in absent}
         return [topic for topic, since in self._gone.items() if now - since > self._config.forget]
 
