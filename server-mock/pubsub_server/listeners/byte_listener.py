@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from pubsub_server.listeners.tls_server import BACKLOG, TlsServer
 from pubsub_server.settings.addresses import Address
 from pubsub_server.shared.accepting import stop_accepting
+from pubsub_server.shared.own_addresses import own_hosts
 
 if TYPE_CHECKING:
     import ssl
@@ -57,7 +58,10 @@ class ByteListener:
             return address
         if tls is None:
             self._server = await loop.create_server(
-                self._session, address.host, address.port, backlog=BACKLOG
+                self._session,
+                await own_hosts(address.host, address.port),
+                address.port,
+                backlog=BACKLOG,
             )
         else:
             settings = self.connections.settings

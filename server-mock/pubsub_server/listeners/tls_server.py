@@ -14,6 +14,7 @@ import traceback
 from typing import TYPE_CHECKING, Any, Final
 
 from pubsub_server.listeners.callers import Callers, plain
+from pubsub_server.shared.own_addresses import own_addresses
 from pubsub_server.tasks import Tasks
 
 if TYPE_CHECKING:
@@ -82,27 +83,14 @@ class TlsServer:
         Raises:
             OSError: The port is in use, or the address does not belong to this machine.
         """
-        found = await self._loop.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )
         opened: list[socket.socket] = []
-        absent: OSError | None = None
         try:
-            # An IPv6 address is complete only with its scope, such as the interface of `fe80::1`.
-            for family, _, _, _, address in dict.fromkeys(found):
-                try:
-                    opened.append(
-                        socket.create_server(
-                            address, family=family, backlog=BACKLOG, reuse_port=reuse_port
-                        )
+            for family, address in await own_addresses(host, port):
+                opened.append(
+                    socket.create_server(
+                        address, family=family, backlog=BACKLOG, reuse_port=reuse_port
                     )
-                except OSError as error:
-                    # The host can have an IPv6 address although the kernel has no IPv6.
-                    if error.errno != errno.EAFNOSUPPORT:
-                        raise
-                    absent = error
-            if absent is not None and not opened:
-                raise absent
+                )
         except OSError:
             for each in opened:
                 each.close()

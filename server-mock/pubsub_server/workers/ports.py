@@ -7,6 +7,7 @@ import socket
 from typing import TYPE_CHECKING
 
 from pubsub_server.access.setup import StartError
+from pubsub_server.shared.own_addresses import present
 
 if TYPE_CHECKING:
     from pubsub_server.settings.config import Settings
@@ -22,15 +23,14 @@ def reserve(host: str, port: int) -> socket.socket:
     Raises:
         OSError: It is in use, or the address does not belong to this machine.
     """
-    family, kind, protocol, _, address = socket.getaddrinfo(
-        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    )[0]
-    with socket.socket(family, kind, protocol) as probe:
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    family, address = present(host, found)[0]
+    with socket.socket(family) as probe:
         # Without SO_REUSEPORT, to detect workers of another supervisor on the port.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         probe.bind(address)
         address = (address[0], probe.getsockname()[1], *address[2:])
-    reserved = socket.socket(family, kind, protocol)
+    reserved = socket.socket(family)
     try:
         reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)

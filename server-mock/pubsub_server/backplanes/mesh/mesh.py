@@ -35,6 +35,7 @@ from pubsub_server.backplanes.mesh.remotes import Remote, Remotes
 from pubsub_server.backplanes.mesh.settling import Settling
 from pubsub_server.settings.addresses import parse_node_address
 from pubsub_server.shared.accepting import stop_accepting
+from pubsub_server.shared.own_addresses import own_hosts
 from pubsub_server.tasks import Tasks
 
 if TYPE_CHECKING:
@@ -151,7 +152,7 @@ class Mesh:
         seconds = None if self._listener_tls is None else GREETING * self.terms.window
         self._server = await self._loop.create_server(
             lambda: self._link(None),
-            listen.host,
+            await own_hosts(listen.host, listen.port),
             listen.port,
             ssl=self._listener_tls,
             ssl_handshake_timeout=seconds,

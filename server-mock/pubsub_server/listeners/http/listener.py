@@ -24,6 +24,7 @@ from pubsub_server.listeners.http.sse import EventStreams
 from pubsub_server.listeners.pre_auth import RETRY_SECONDS, TOO_MANY
 from pubsub_server.listeners.tls_server import BACKLOG, TlsServer
 from pubsub_server.shared.accepting import stop_accepting
+from pubsub_server.shared.own_addresses import own_hosts
 
 if TYPE_CHECKING:
     import ssl
@@ -106,7 +107,7 @@ class HttpListener:
         if tls is None:
             self._server = await loop.create_server(
                 lambda: HttpConnection(manager, loop, self.connections),
-                settings.host,
+                await own_hosts(settings.host, settings.http_port),
                 settings.http_port,
                 backlog=BACKLOG,
                 reuse_port=reuse_port or None,

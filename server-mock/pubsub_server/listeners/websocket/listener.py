@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pubsub_server.listeners.tls_server import BACKLOG, TlsServer
 from pubsub_server.listeners.websocket.protocol import CLOSE_SECONDS, SocketProtocol
 from pubsub_server.shared.accepting import stop_accepting
+from pubsub_server.shared.own_addresses import own_hosts
 
 if TYPE_CHECKING:
     import ssl
@@ -37,7 +38,7 @@ class WebSocketListener:
         if tls is None:
             self._server = await asyncio.get_running_loop().create_server(
                 lambda: SocketProtocol(self.connections),
-                settings.host,
+                await own_hosts(settings.host, settings.ws_port),
                 settings.ws_port,
                 backlog=BACKLOG,
                 reuse_port=reuse_port or None,
