@@ -68,7 +68,9 @@ class Wire:
         self._connections: set[_Connection] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         # Number of active faults of each kind, because faults may overlap.
-        self._refusing = self._swallowing = self._trickling = self._lagging = self._muting = 0
+        self._refusing = self._swallowing = self._trickling = self._lagging = (
+            self._swallowing_feed
+        ) = 0
         self._held = {True: 0, False: 0}
         self._open = {True: asyncio.Event(), False: asyncio.Event()}
         for event in self._open.values():
@@ -141,7 +143,7 @@ class Wire:
         for inwards in self._held:
             self._hold(inwards, on)
 
-    def deafen(self, on: bool) -> None:
+    def one_way(self, on: bool) -> None:
         """Hold the data from the target; deliver it when the fault is undone."""
         self._hold(False, on)
 
@@ -156,9 +158,9 @@ class Wire:
         """
         self._lagging += 1 if on else -1
 
-    def mute(self, on: bool) -> None:
+    def blackhole_feed(self, on: bool) -> None:
         """Do to connections that listen what `blackhole` does to all."""
-        self._muting += 1 if on else -1
+        self._swallowing_feed += 1 if on else -1
         if on:
             for connection in self._connections:
                 connection.dead |= connection.listens
@@ -214,7 +216,7 @@ class Wire:
                 await self._open[inwards].wait()
                 if inwards and LISTENS in data:
                     connection.listens = True
-                    connection.dead |= self._muting > 0
+                    connection.dead |= self._swallowing_feed > 0
                 if self._lagging and not connection.listens and not random.randrange(LATE_ONE_IN):
                     await asyncio.sleep(LATE * random.random())
                 if connection.dead:
@@ -321,13 +323,13 @@ async def _set(wire: Wire, kind: str, *, on: bool) -> None:
             wire.blackhole(on)
         case "stall":
             wire.stall(on)
-        case "deafen":
-            wire.deafen(on)
+        case "one_way":
+            wire.one_way(on)
         case "trickle":
             wire.trickle(on)
         case "lag":
             wire.lag(on)
-        case "mute":
-            wire.mute(on)
+        case "blackhole_feed":
+            wire.blackhole_feed(on)
         case _:
             raise ValueError(f"there is no fault {kind}")

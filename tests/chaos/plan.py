@@ -88,10 +88,10 @@ class Fault:
     Attributes:
         at: Seconds of the run at which it starts.
         kind: On a network or link: `cut` (FIN), `reset` (RST), `flap` (repeated RST), `refuse`,
-            `blackhole` (open connections stay dead), `stall`, `deafen` (one direction) or
-            `trickle`. On a link also `lag` and `mute`, see `Wire`. On a process: `stop` (SIGSTOP),
-            `kill`, `term`. On the store also `flush`.
-            On a client also `move` to another node.
+            `blackhole` (open connections stay dead), `stall`, `one_way` (only data from the target
+            waits) or `trickle`. On a link also `lag` and `blackhole_feed`, see `Wire`. On a
+            process: `stop` (SIGSTOP), `kill`, `term`. On the store also `flush`. On a client also
+            `move` to another node.
         on: A client, `nodeN`, `linkN` (from node N to Redis), `worker`, `bus`, `store`, or `*`.
         lasts: Seconds until it is undone.
         to: The target node of `move`.
@@ -188,16 +188,16 @@ class _Drawing:
     def plan(self) -> Plan:
         slow = self._topology == "redis-slow"
         # The node that loses only the connection on which it listens.
-        mute = self._random.below(2) if slow and self._random.below(4) == 0 else None
-        clients = self._roaming(mute) if slow else self._clients()
+        cut_off = self._random.below(2) if slow and self._random.below(4) == 0 else None
+        clients = self._roaming(cut_off) if slow else self._clients()
         streams = self._mixed_streams() if slow else self._streams(clients)
-        settings = (PATIENT if mute is not None else self._pick(BRISK, BRISK, USUAL)) | {
+        settings = (PATIENT if cut_off is not None else self._pick(BRISK, BRISK, USUAL)) | {
             "history_max_messages": 1_000 if slow else self._pick(1_000, 1_000, 40)
         }
         store = self._pick("redis", "valkey")
         disturbed = [one for one in clients if one.kind != "http"]
-        if mute is not None:
-            faults = self._muting(mute)
+        if cut_off is not None:
+            faults = self._blackholed_feed(cut_off)
         else:
             faults = self._slow(disturbed) if slow else self._faults(disturbed)
         # Faults that start late get their full duration.
@@ -239,7 +239,7 @@ class _Drawing:
         add("http")
         return tuple(found)
 
-    def _roaming(self, mute: int | None) -> tuple[Client, ...]:
+    def _roaming(self, cut_off: int | None) -> tuple[Client, ...]:
         found: list[Client] = []
 
         def add(kind: Kind, *topics: str, node: int, restless: float = 0.0) -> None:
@@ -251,11 +251,11 @@ class _Drawing:
             node = number % 2
             topics = self._pick((PATTERN,), MIXED[:2], (PATTERN, MIXED[0]), (MIXED[1], FRESH[0]))
             restless = self._between(3, SECONDS - 1)
-            if mute is not None:
-                # The clients of the mute node watch all others. These settle before the node
+            if cut_off is not None:
+                # The clients of this node watch all others. These settle before the node
                 # receives their messages.
-                restless = 0.0 if node == mute else 2.0
-                topics = (PATTERN,) if node == mute else topics
+                restless = 0.0 if node == cut_off else 2.0
+                topics = (PATTERN,) if node == cut_off else topics
             add("roamer", *topics, node=node, restless=restless)
         for number in range(2):
             topic = self._pick(*FRESH)
@@ -322,7 +322,7 @@ class _Drawing:
                 kind = self._pick("cut", "reset", "move")
                 found.append(Fault(self._when(), kind, name, to=self._random.below(2)))
             else:
-                kind = "stop" if on == "store" else self._pick("reset", "reset", "cut", "deafen")
+                kind = "stop" if on == "store" else self._pick("reset", "reset", "cut", "one_way")
                 lasts = 0.0 if kind in {"reset", "cut"} else self._between(0.05, 1.0)
                 found.append(Fault(self._when(lasts), kind, on, lasts))
         if self._random.below(6) == 0:
@@ -331,7 +331,7 @@ class _Drawing:
         found.append(Fault(0.1, "lag", "link*", round(seconds - 0.1, 2)))
         return tuple(sorted(found, key=lambda one: one.at))
 
-    def _muting(self, node: int) -> tuple[Fault, ...]:
+    def _blackholed_feed(self, node: int) -> tuple[Fault, ...]:
         """Disconnect a node from the channels of Redis.
 
         This lasts longer than the margin of its search for missed changes of presence. With a
@@ -340,7 +340,7 @@ class _Drawing:
         lasts = self._between(13.0, 13.5)
         return (
             Fault(0.1, "lag", "link*", SECONDS),
-            Fault(self._between(0.3, 0.6), "mute", f"link{node}", lasts),
+            Fault(self._between(0.3, 0.6), "blackhole_feed", f"link{node}", lasts),
         )
 
     def _faults(self, clients: Sequence[Client]) -> tuple[Fault, ...]:
@@ -364,7 +364,7 @@ class _Drawing:
         for _ in range(1 + self._random.below(4)):
             on = "*" if self._random.below(4) == 0 else self._pick(*clients).name
             kind = self._pick(
-                *("cut", "reset", "flap", "refuse", "blackhole", "stall", "trickle", "deafen"),
+                *("cut", "reset", "flap", "refuse", "blackhole", "stall", "trickle", "one_way"),
             )
             lasts = 0.0 if kind in {"cut", "reset"} else self._between(0.1, 4.0)
             found.append(Fault(self._when(lasts), kind, on, lasts))
@@ -396,7 +396,7 @@ class _Drawing:
         """Disturb the links between nodes and Redis."""
         on = self._pick("link0", "link1", "link*")
         kind = self._pick(
-            *("reset", "flap", "cut", "refuse", "blackhole", "stall", "trickle", "deafen"),
+            *("reset", "flap", "cut", "refuse", "blackhole", "stall", "trickle", "one_way"),
         )
         if kind in {"cut", "reset"}:
             return [Fault(self._when(), kind, on) for _ in range(1 + self._random.below(8))]

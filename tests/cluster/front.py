@@ -103,19 +103,19 @@ class Front:
             says: Set when the client subscribes to a channel.
             listens: Whether the client has subscribed to a channel.
         """
-        deaf = mute = False
+        drops_messages = drops_answers = False
         with contextlib.suppress(OSError):
             while data := await reader.read(65_536):
                 if self._late is not None and says is not None and writer in self._held:
                     await self._late.wait()
                 if says is not None and b"SSUBSCRIBE" in data:
                     says.set()
-                mute = mute or (self.swallows == "answers" and says is None)
-                if mute or self.swallows == "all":
+                drops_answers = drops_answers or (self.swallows == "answers" and says is None)
+                if drops_answers or self.swallows == "all":
                     continue
                 if self.swallows == "channels" and listens is not None and listens.is_set():
-                    deaf = True
-                if deaf:
+                    drops_messages = True
+                if drops_messages:
                     data = MESSAGE.sub(b"", data)
                 writer.write(data)
                 await writer.drain()

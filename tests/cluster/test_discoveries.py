@@ -83,9 +83,7 @@ async def room() -> AsyncGenerator[Room]:
     await tasks.stop()
 
 
-async def test_a_message_published_while_the_node_was_deaf_precedes_the_first_that_arrives() -> (
-    None
-):
+async def test_a_message_published_while_a_node_received_nothing_precedes_the_next() -> None:
     async with room() as node:
         node.shelf.put(START, START + 1)
         node.deliveries.catch_up([entry(START + 1)])

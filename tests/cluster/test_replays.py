@@ -131,7 +131,7 @@ async def test_a_message_during_the_opening_of_a_topic_reaches_pattern_subscribe
 
 
 @contextmanager
-def deaf(node: RunningServer) -> Generator[list[Entry]]:
+def receiving_nothing(node: RunningServer) -> Generator[list[Entry]]:
     """Make a node ignore messages from Redis in this context; yield the ignored ones."""
     backplane: Any = cast("RedisBackplane", node.hub.core.backplane)
     gone: list[Entry] = []
@@ -166,7 +166,7 @@ async def test_messages_found_in_a_log_reach_only_subscribers_without_a_replay_o
         peer(other, other.token("carol")) as publisher,
     ):
         await early.subscribe("demo.*")
-        with deaf(node) as gone:
+        with receiving_nothing(node) as gone:
             missed = [await publish(publisher, 1), await publish(publisher, 2)]
             await until(lambda: len(gone), 2)
         slow = SlowLog(node, monkeypatch)
@@ -199,7 +199,7 @@ async def test_what_a_node_finds_in_a_log_during_a_replay_comes_once(
         peer(other, other.token("carol")) as publisher,
     ):
         await there.subscribe("demo.*")
-        with deaf(node) as gone:
+        with receiving_nothing(node) as gone:
             missed = [await publish(publisher, 1)]
             await until(lambda: len(gone), 1)
         if pattern == TOPIC:
@@ -212,7 +212,7 @@ async def test_what_a_node_finds_in_a_log_during_a_replay_comes_once(
         if early:
             slow.may_read.set()
             await slow.read.wait()
-        with deaf(node) as gone:
+        with receiving_nothing(node) as gone:
             missed.append(await publish(publisher, 2))
             await until(lambda: len(gone), 1)
         await find(node)
@@ -240,7 +240,7 @@ async def test_messages_found_in_a_log_do_not_reach_subscribers_that_resume_behi
         peer(other, other.token("carol")) as publisher,
     ):
         await there.subscribe("demo.*")
-        with deaf(node) as gone:
+        with receiving_nothing(node) as gone:
             missed = [await publish(publisher, number) for number in (1, 2, 3)]
             await until(lambda: len(gone), 3)
         if pattern == TOPIC:
@@ -278,7 +278,7 @@ async def test_late_messages_of_a_lost_log_do_not_reach_subscribers_that_have_th
         await there.subscribe("demo.*")
         first = await publish(publisher, 0)
         assert await received(there, first) == [first]
-        with deaf(node) as gone:
+        with receiving_nothing(node) as gone:
             missed = [await publish(publisher, number) for number in (1, 2, 3)]
             await until(lambda: len(gone), 3)
         await store.command("FLUSHALL")
@@ -323,7 +323,7 @@ async def test_messages_of_a_lost_log_that_wait_do_not_reach_subscribers_that_ha
 
 
 @pytest.mark.parametrize("noticed", [False, True])
-async def test_a_replay_to_one_hides_nothing_that_a_deaf_node_owes_to_patterns(
+async def test_a_replay_to_one_hides_nothing_that_a_partitioned_node_owes_to_patterns(
     store: Store, *, noticed: bool
 ) -> None:
     async with (
@@ -337,7 +337,7 @@ async def test_a_replay_to_one_hides_nothing_that_a_deaf_node_owes_to_patterns(
         backplane: Any = cast("RedisBackplane", node.hub.core.backplane)
         # The node knows the time up to which it has delivered everything.
         await until(lambda: len(backplane._catching_up._caught_up), SHARDS)
-        with deaf(node) as gone:
+        with receiving_nothing(node) as gone:
             missed = [await publish(publisher, 1), await publish(publisher, 2)]
             await until(lambda: len(gone), 2)
             if noticed:
@@ -361,7 +361,7 @@ async def test_a_sweep_finds_what_patterns_lack_of_a_topic_that_is_being_opened(
         peer(other, other.token("carol")) as publisher,
     ):
         await matching.subscribe("demo.*")
-        with deaf(node) as gone:
+        with receiving_nothing(node) as gone:
             missed = [await publish(publisher, 1), await publish(publisher, 2)]
             await until(lambda: len(gone), 2)
         slow = SlowRead(node, monkeypatch)
@@ -401,7 +401,7 @@ async def test_a_topic_that_is_opened_and_discovered_at_once_loses_nothing_behin
         replay.may_read.set()
         await named.send({"type": "subscribe", "topics": [TOPIC]})
         await replay.read.wait()
-        with deaf(node) as gone:
+        with receiving_nothing(node) as gone:
             missed = [await publish(publisher, 2), await publish(publisher, 3)]
             await until(lambda: len(gone), 2)
         other_replay = SlowRead(node, monkeypatch)
@@ -457,7 +457,7 @@ async def test_a_subscriber_receives_nothing_that_was_published_before_it_connec
         seqs = [await publish(publisher, 1)]
         assert await received(there, seqs[0]) == seqs
         # Another message is still in transit from Redis.
-        with deaf(node) as gone:
+        with receiving_nothing(node) as gone:
             seqs.append(await publish(publisher, 2))
             await until(lambda: len(gone), 1)
         assert (await coming.subscribe(TOPIC))["positions"] == {TOPIC: seqs[1]}
@@ -478,7 +478,7 @@ async def test_an_older_subscription_of_a_connection_gets_what_a_newer_one_has_f
         peer(other, other.token("carol")) as publisher,
     ):
         await reader.subscribe("demo.*")
-        with deaf(node) as gone:
+        with receiving_nothing(node) as gone:
             missed = await publish(publisher, 1)
             await until(lambda: len(gone), 1)
         slow = SlowLog(node, monkeypatch)
@@ -549,7 +549,7 @@ async def test_a_stream_that_reported_a_loss_skips_late_messages_of_the_lost_log
             known = await publish(publisher, 1)
             mark = (await stream.event("message")).id
         assert await received(there, known) == [known]
-        with deaf(node) as gone:
+        with receiving_nothing(node) as gone:
             late = await publish(publisher, 2)
             await until(lambda: len(gone), 1)
         await store.command("FLUSHALL")

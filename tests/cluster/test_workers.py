@@ -490,7 +490,7 @@ def test_a_gauge_and_a_counter_of_one_name_stay_apart() -> None:
     }
 
 
-def test_one_deaf_worker_shows_in_what_is_1_or_0() -> None:
+def test_one_worker_that_receives_nothing_shows_in_what_is_1_or_0() -> None:
     def text(ready: int, feed_up: int) -> str:
         return (
             f"# TYPE hanzo_pubsub_ready gauge\nhanzo_pubsub_ready {ready}\n"
