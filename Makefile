@@ -217,6 +217,6 @@ soak: setup ## the tests again with the large numbers; hours
 	HANZO_PUBSUB_SOAK=1 $(BIN)/python -m pytest --timeout 0
 
 clean: ## remove all that was made here
-	rm -rf .venv .setup .cache node_modules scripts/dashboard/node_modules scripts/v8_coverage/node_modules \
-	  tests/bench/node/node_modules dist js/dist site \
+	rm -rf .venv .setup .cache node_modules scripts/dashboard/node_modules scripts/diagrams/node_modules \
+	  scripts/v8_coverage/node_modules tests/bench/node/node_modules dist js/dist site \
 	  .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .coverage coverage

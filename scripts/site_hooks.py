@@ -1,4 +1,4 @@
-"""Hooks of the site: the first page is the README, with links to the pages of the site.
+"""Hooks of the site: its first page is the README, and no page loads anything from another host.
 
 Put `<!-- tab: NAME -->` before each block and `<!-- end of tabs -->` after the last one to show the
 blocks in tabs on the site. A code host shows them one below the other.
@@ -7,17 +7,28 @@ blocks in tabs on the site. A code host shows them one below the other.
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 from textwrap import indent
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from mkdocs.config.defaults import MkDocsConfig
     from mkdocs.structure.pages import Page
 
 README = Path(__file__).parent.parent / "README.md"
 END_OF_TABS = "<!-- end of tabs -->"
 TAB = re.compile(r"<!-- tab: (.+?) -->")
 TABS = re.compile(rf"<!-- tab: .*?{END_OF_TABS}", re.DOTALL)
+DIAGRAMS = Path(__file__).parent / "diagrams/node_modules/@mermaid-js/tiny/dist/mermaid.tiny.js"
+"""Draws the diagrams; without it, the theme loads the same library from another host."""
+DIAGRAM = '<pre class="mermaid">'
+LOADED = re.compile(
+    r"<(?:script|img|iframe|source|video|audio)\b[^>]*?\bsrc=[\"']?(?P<source>(?:https?:)?//[^\"'\s>]+)"
+    r"|<link\b(?=[^>]*\brel=[\"']?(?:stylesheet|icon|preload|preconnect))"
+    r"[^>]*?\bhref=[\"']?(?P<link>(?:https?:)?//[^\"'\s>]+)",
+    re.IGNORECASE,
+)
 LINK = re.compile(r"\[(?P<text>[^\]]+)\]\((?P<target>[^)\s]+)\)")
 
 
@@ -48,3 +59,43 @@ def on_page_markdown(markdown: str, *, page: Page, **_: object) -> str:
     if page.file.src_uri != "index.md":
         return make_tabs(markdown)
     return LINK.sub(turn_link, README.read_text(encoding="utf-8"))
+
+
+def add_diagrams(html: str, url: str) -> str:
+    """Load the library of the diagrams on a page that has one.
+
+    Args:
+        html: The page.
+        url: Its address, relative to that of the site.
+    """
+    if DIAGRAM not in html:
+        return html
+    script = f'<script src="{"../" * url.count("/")}assets/{DIAGRAMS.name}"></script>'
+    return html.replace("</body>", f"{script}</body>")
+
+
+def foreign_addresses(html: str) -> list[str]:
+    """Return the addresses on other hosts that a browser loads with the page."""
+    return [found["source"] or found["link"] for found in LOADED.finditer(html)]
+
+
+def on_post_page(output: str, *, page: Page, **_: object) -> str:
+    """Add the diagrams; stop the build at a page that does not work offline."""
+    # Only the setup of the site installs MkDocs.
+    from mkdocs.exceptions import PluginError
+
+    if found := foreign_addresses(output):
+        raise PluginError(
+            f"{page.file.src_uri} loads {', '.join(found)}; put the file into docs/assets/"
+        )
+    return add_diagrams(output, page.url)
+
+
+def on_post_build(*, config: MkDocsConfig, **_: object) -> None:
+    """Copy the library of the diagrams into the site."""
+    from mkdocs.exceptions import PluginError
+
+    try:
+        shutil.copy(DIAGRAMS, Path(config.site_dir) / "assets")
+    except FileNotFoundError:
+        raise PluginError(f"{DIAGRAMS} is missing; run `make docs`") from None

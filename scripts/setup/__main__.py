@@ -50,6 +50,8 @@ def plan(parts: Sequence[str]) -> tuple[list[Step], list[Step]]:
         steps += [NpmPackages(ROOT / "tests" / "bench" / "node", "npm packages of the benchmarks")]
     if "npm" in parts:
         steps += [NpmPackages(ROOT, "npm packages")]
+    if "docs" in parts:
+        steps += [NpmPackages(ROOT / "scripts" / "diagrams", "npm packages of the site")]
     if "dashboard" in parts:
         steps += [NpmPackages(ROOT / "scripts" / "dashboard", "npm packages of the dashboard")]
     if "coverage" in parts:
