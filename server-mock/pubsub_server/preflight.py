@@ -16,6 +16,7 @@ from pubsub_server.contract import setup as contract
 from pubsub_server.observe import audit_kafka
 from pubsub_server.observe.topic_filter import TopicFilter
 from pubsub_server.settings.config import LOOPBACK
+from pubsub_server.shared.certificate_files import validity_problem
 from pubsub_server.workers import bus
 
 if TYPE_CHECKING:
@@ -67,6 +68,20 @@ def _doubts(settings: Settings) -> Iterator[str]:
         )
     if settings.api_keys_file is not None:
         yield from _expired_keys(settings.api_keys_file)
+    for name in ("tls_cert", "mesh_tls_cert", "audit_kafka_cert"):
+        certificate: Path | None = getattr(settings, name)
+        if certificate is not None:
+            yield from _validity(name, certificate)
+
+
+def _validity(name: str, certificate: Path) -> Iterator[str]:
+    try:
+        problem = validity_problem(name, certificate)
+    except (OSError, ValueError):
+        # This prevents a start, so it is reported as a problem.
+        return
+    if problem is not None:
+        yield problem
 
 
 def _expired_keys(file: Path) -> Iterator[str]:

@@ -37,6 +37,7 @@ from pubsub_server.observe.loop_lag import LoopLag
 from pubsub_server.observe.metrics import Metrics
 from pubsub_server.observe.webhooks import WebhookSender
 from pubsub_server.settings.addresses import parse_address, parse_sp_url
+from pubsub_server.shared.failure_texts import listen_failure
 from pubsub_server.shared.limits import ConnectionLimiter, RateLimiter
 from pubsub_server.shared.wall_clock import never_back, now_ms
 from pubsub_server.tasks import FAILURES
@@ -372,11 +373,9 @@ class Server:
         try:
             return await listener.start(address, tls)
         except (OSError, OverflowError) as error:
-            reason = getattr(error, "strerror", None) or error
-            flag = "signed_listen" if signed else connections.name
-            raise StartError(
-                f"cannot listen on {text} (--{flag.replace('_', '-')}): {reason}"
-            ) from None
+            reason = listen_failure(error, unix=address.path is not None)
+            setting = "signed_listen" if signed else connections.name
+            raise StartError(f"{setting}: cannot listen on {text}: {reason}") from None
 
     def reopen(self) -> None:
         """Reopen the audit log, for example after a rotation."""

@@ -152,6 +152,10 @@ def test_lists_take_commas_and_objects_take_json() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "expected"),
     [
+        ("host", "0.0.0.0:8056", "without scheme, port and brackets"),
+        ("host", "[::1]", "without scheme, port and brackets"),
+        ("host", "https://pubsub.example.com", "without scheme, port and brackets"),
+        ("host", "*", "an address such as 0.0.0.0 or ::"),
         ("http_port", "eighty", "whole number"),
         ("http_port", "70000", "65535"),
         ("http_port", True, "whole number"),
@@ -368,9 +372,9 @@ def test_a_missing_file_of_a_certificate_is_named(tmp_path: Path, missing: str) 
     files = {name: tmp_path / name for name in ("tls_cert", "tls_key")}
     for name, file in files.items():
         if name != missing:
-            file.touch()
+            file.write_text("-----BEGIN CERTIFICATE-----\nPRIVATE KEY-----", encoding="ascii")
     (problem,) = preflight.problems(load({"iam_url": "https://iam", **files}))
-    assert problem == f"TLS: {missing} {files[missing]} cannot be read: No such file or directory"
+    assert problem == f"{missing}: {files[missing]} cannot be read: No such file or directory"
 
 
 def test_a_certificate_without_its_key_is_one_problem(

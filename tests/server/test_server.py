@@ -491,7 +491,7 @@ async def test_a_file_of_settings_starts_a_server_with_tls_keys_audit_and_webhoo
 @pytest.mark.parametrize(
     ("settings", "expected"),
     [
-        ({"tls_cert": "none.pem", "tls_key": "none.pem"}, "TLS"),
+        ({"tls_cert": "none.pem", "tls_key": "none.pem"}, "tls_cert: none.pem cannot be read"),
         ({"audit_file": "/nowhere/audit.jsonl"}, "audit_file"),
         ({"audit_file": "{tmp}/a", "audit_topics": "a..b"}, "audit_topics"),
         (
@@ -507,7 +507,7 @@ async def test_a_file_of_settings_starts_a_server_with_tls_keys_audit_and_webhoo
                 "iam_jwks_url": "http://127.0.0.1:1/",
                 "behind_tls_proxy": True,
             },
-            "cannot listen on 192.0.2.1",
+            "this machine does not have the address; use one of its addresses, or 0.0.0.0",
         ),
     ],
 )

@@ -23,6 +23,11 @@ from pubsub_server.settings.addresses import (
     parse_sp_url,
 )
 from pubsub_server.settings.config import LOOPBACK, Settings
+from pubsub_server.shared.certificate_files import (
+    CertificateFileError,
+    load_authorities,
+    load_chain,
+)
 from pubsub_server.shared.failure_texts import http_failure
 
 if TYPE_CHECKING:
@@ -169,20 +174,12 @@ def build_tls(settings: Settings) -> ssl.SSLContext | None:
     """
     if settings.tls_cert is None or settings.tls_key is None:
         return None
-    for name, file in (("tls_cert", settings.tls_cert), ("tls_key", settings.tls_key)):
-        try:
-            file.open("rb").close()
-        except OSError as error:
-            raise StartError(f"TLS: {name} {file} cannot be read: {error.strerror}") from None
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
-        context.load_cert_chain(settings.tls_cert, settings.tls_key)
-    except (OSError, ssl.SSLError) as error:
-        raise StartError(
-            f"TLS: tls_cert {settings.tls_cert} and tls_key {settings.tls_key} cannot be used: "
-            f"{error.strerror or error}"
-        ) from None
+        load_chain(context, ("tls_cert", settings.tls_cert), ("tls_key", settings.tls_key))
+    except CertificateFileError as error:
+        raise StartError(str(error)) from None
     return context
 
 
@@ -196,11 +193,9 @@ def build_listener_tls(settings: Settings) -> ssl.SSLContext | None:
     if context is None or settings.listener_client_ca is None:
         return context
     try:
-        context.load_verify_locations(settings.listener_client_ca)
-    except (OSError, ssl.SSLError) as error:
-        detail = error.strerror or error
-        file = settings.listener_client_ca
-        raise StartError(f"listener_client_ca {file} cannot be used: {detail}") from None
+        load_authorities(context, "listener_client_ca", settings.listener_client_ca)
+    except CertificateFileError as error:
+        raise StartError(str(error)) from None
     context.verify_mode = ssl.CERT_REQUIRED
     return context
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pubsub_server.access.setup import StartError
 from pubsub_server.observe.audit_streams import CLOSE_WITHIN
+from pubsub_server.shared.certificate_files import CertificateFileError, load_chain, trusting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -68,29 +69,14 @@ def build_tls(settings: Settings) -> ssl.SSLContext | None:
     """
     if not settings.audit_kafka_tls:
         return None
-    authority = settings.audit_kafka_ca
-    try:
-        context = ssl.create_default_context(cafile=authority)
-    except (OSError, ssl.SSLError) as error:
-        raise StartError(
-            f"audit_kafka_ca {authority}: cannot be used: {error.strerror or error}; give PEM"
-        ) from None
     certificate, key = settings.audit_kafka_cert, settings.audit_kafka_key
-    if certificate is not None:
-        try:
-            context.load_cert_chain(certificate, key, password=_no_password)
-        except (OSError, ssl.SSLError, ValueError) as error:
-            detail = getattr(error, "strerror", None) or error
-            raise StartError(
-                f"audit_kafka_cert {certificate} and audit_kafka_key {key}: cannot be used:"
-                f" {detail}"
-            ) from None
+    try:
+        context = trusting("audit_kafka_ca", settings.audit_kafka_ca)
+        if certificate is not None and key is not None:
+            load_chain(context, ("audit_kafka_cert", certificate), ("audit_kafka_key", key))
+    except CertificateFileError as error:
+        raise StartError(str(error)) from None
     return context
-
-
-def _no_password() -> str:
-    # The callback prevents OpenSSL from asking the terminal for a password.
-    raise ValueError("the key is encrypted")
 
 
 class KafkaCarrier:

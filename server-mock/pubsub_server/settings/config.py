@@ -23,6 +23,7 @@ from pubsub_server.settings.entries import HistoryClass, ListenerIdentity, Webho
 from pubsub_server.settings.formats import (
     Brokers,
     Claims,
+    Host,
     HttpUrl,
     ListenAddress,
     Networks,
@@ -66,9 +67,8 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=False)
 
     # listeners
-    host: str = Field(
+    host: Host = Field(
         default="127.0.0.1",
-        min_length=1,
         description="Address to listen on. `0.0.0.0` listens on all IPv4 interfaces, `::` on "
         "all IPv6 interfaces.",
     )
@@ -79,7 +79,9 @@ class Settings(BaseModel):
     tls_cert: Path | None = Field(
         default=None, description="Certificate chain, PEM. Requires `tls_key`."
     )
-    tls_key: Path | None = Field(default=None, description="Private key of the certificate, PEM.")
+    tls_key: Path | None = Field(
+        default=None, description="Private key of the certificate, PEM, not encrypted."
+    )
     behind_tls_proxy: Switch = Field(
         default=False,
         description="Accept plaintext connections, because a proxy in front of the server "
@@ -238,7 +240,7 @@ class Settings(BaseModel):
         default=None, description="Certificate that the node presents to other nodes, PEM."
     )
     mesh_tls_key: Path | None = Field(
-        default=None, description="Private key of `mesh_tls_cert`, PEM."
+        default=None, description="Private key of `mesh_tls_cert`, PEM, not encrypted."
     )
     mesh_tls_ca: Path | None = Field(
         default=None,

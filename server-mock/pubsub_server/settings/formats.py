@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from ipaddress import ip_network
+from contextlib import suppress
+from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING, Annotated, Final
 from urllib.parse import urlsplit
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 _ORIGIN: Final = re.compile(r"\*|null|[a-z][a-z0-9+.-]*://[^/?#@\sA-Z]+", re.ASCII)
 _SOCKET_URL: Final = re.compile(r"wss?://[a-zA-Z0-9.\[\]:-]+(?:/[a-zA-Z0-9._~/-]*)?", re.ASCII)
+_HOST: Final = re.compile(r"[A-Za-z0-9_-]{1,63}(?:\.[A-Za-z0-9_-]{1,63})*\.?", re.ASCII)
 _BROKER: Final = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):\d{1,5}", re.ASCII)
 
 _SIGNED_TOPIC: Final = re.compile(r"[0-9a-fA-F]{40}:.+", re.ASCII | re.DOTALL)
@@ -32,6 +34,15 @@ def _parsed(parse: Callable[[str], object]) -> Callable[[str | None], str | None
         return value
 
     return check
+
+
+def _host(host: str) -> str:
+    with suppress(ValueError):
+        ip_address(host)
+        return host
+    if not _HOST.fullmatch(host):
+        raise ValueError("must be an address or a name, without scheme, port and brackets")
+    return host
 
 
 def _port_as_text(value: object) -> object:
@@ -119,6 +130,8 @@ def _worker_timeout(value: int) -> int:
 
 _PORT_AS_TEXT: Final = BeforeValidator(_port_as_text)
 
+Host = Annotated[str, AfterValidator(_host)]
+"""An IP address or a host name."""
 ListenAddress = Annotated[str | None, _PORT_AS_TEXT, AfterValidator(_parsed(parse_address))]
 """A port on loopback, `HOST:PORT` or `unix:PATH`."""
 NodeAddress = Annotated[str | None, _PORT_AS_TEXT, AfterValidator(_parsed(parse_node_address))]

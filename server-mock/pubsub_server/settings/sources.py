@@ -282,7 +282,8 @@ def _document(path: str) -> object:
 def _describe(detail: ErrorDetails, given: Mapping[str, _Given]) -> str:
     name = str(detail["loc"][0])
     item = given[name]
-    nested = detail["loc"][1:]
+    # For a key of a map, pydantic appends `[key]`.
+    nested = tuple(each for each in detail["loc"][1:] if each != "[key]")
     where = name + "".join(f"[{each}]" if isinstance(each, int) else f".{each}" for each in nested)
     kind = _kind(name)
     parts: list[str] = []
@@ -327,6 +328,7 @@ def _reason(detail: ErrorDetails) -> str:
 def _kind(name: str) -> str:
     field = Settings.model_fields[name]
     special = {
+        "host": "an address such as 0.0.0.0 or ::, or a host name",
         "webhooks": "a list of {url, secret, topics, events}",
         "history_classes": "a list of {topics, max_messages, max_age}",
         "org_limits": 'a map of organization to count, for example {"acme": 500}',

@@ -1,4 +1,4 @@
-"""The reason why a connection of the server to another program failed, for its log."""
+"""Why a connection to another program failed, or an address cannot be used, for the log."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import socket
 import ssl
 
 import aiohttp
+
+_ADDRESSES = "use one of its addresses, or 0.0.0.0 or :: for all of them"
 
 
 def system_text(error: BaseException) -> str | None:
@@ -42,3 +44,22 @@ def http_failure(error: aiohttp.ClientError | TimeoutError | OSError) -> str:
     elif isinstance(error, aiohttp.ClientConnectorError):
         cause = error.os_error
     return system_text(cause) or name
+
+
+def listen_failure(error: OSError | OverflowError, *, unix: bool = False) -> str:
+    """Why the server cannot listen on an address, with the remedy.
+
+    Args:
+        error: The error of the attempt.
+        unix: Whether it is a Unix socket.
+    """
+    number = getattr(error, "errno", None)
+    if isinstance(error, socket.gaierror):
+        return f"the name has no address ({error.strerror}); {_ADDRESSES}"
+    if number == errno.EADDRNOTAVAIL:
+        return f"this machine does not have the address; {_ADDRESSES}"
+    if number == errno.EADDRINUSE:
+        return "another process uses it; stop that process, or choose another address"
+    if number == errno.EACCES and not unix:
+        return "the port needs privileges; choose one above 1023"
+    return system_text(error) or str(error) if isinstance(error, OSError) else str(error)

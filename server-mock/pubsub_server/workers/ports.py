@@ -7,6 +7,7 @@ import socket
 from typing import TYPE_CHECKING
 
 from pubsub_server.access.setup import StartError
+from pubsub_server.shared.failure_texts import listen_failure
 from pubsub_server.shared.own_addresses import present
 
 if TYPE_CHECKING:
@@ -50,5 +51,6 @@ def refused_port(error: OSError, name: str, settings: Settings) -> StartError:
     elif error.errno == errno.EACCES:
         detail = f"port {port} needs privileges; choose one above 1023 with {flag}"
     else:
-        detail = f"cannot listen on {settings.host}, port {port}: {error.strerror or error}"
+        reason = listen_failure(error)
+        detail = f"host: cannot listen on {settings.host}, port {port}: {reason}"
     return StartError(detail)

@@ -12,6 +12,12 @@ from pubsub_server.backplanes.mesh.codec import FORWARD_HEAD
 from pubsub_server.backplanes.mesh.mesh import Mesh
 from pubsub_server.backplanes.mesh.peering import Terms
 from pubsub_server.settings.addresses import parse_address
+from pubsub_server.shared.certificate_files import (
+    CertificateFileError,
+    load_authorities,
+    load_chain,
+)
+from pubsub_server.shared.failure_texts import listen_failure
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,7 +57,12 @@ def build_tls(settings: Settings) -> tuple[ssl.SSLContext | None, ssl.SSLContext
     Raises:
         UnusableError: A file cannot be read, or key and certificate do not belong together.
     """
-    if settings.mesh_tls_cert is None:
+    certificate, key, authority = (
+        settings.mesh_tls_cert,
+        settings.mesh_tls_key,
+        settings.mesh_tls_ca,
+    )
+    if certificate is None or key is None or authority is None:
         return None, None
     contexts = (
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER),
@@ -62,16 +73,10 @@ def build_tls(settings: Settings) -> tuple[ssl.SSLContext | None, ssl.SSLContext
         context.check_hostname = False
         context.verify_mode = ssl.CERT_REQUIRED
         try:
-            context.load_cert_chain(settings.mesh_tls_cert, settings.mesh_tls_key)
-        except (OSError, ssl.SSLError) as error:
-            files = f"{settings.mesh_tls_cert} and mesh_tls_key {settings.mesh_tls_key}"
-            detail = f"{files} cannot be used: {error.strerror or error}"
-            raise UnusableError("mesh_tls_cert", detail) from None
-        try:
-            context.load_verify_locations(settings.mesh_tls_ca)
-        except (OSError, ssl.SSLError) as error:
-            detail = f"{settings.mesh_tls_ca} cannot be used: {error.strerror or error}"
-            raise UnusableError("mesh_tls_ca", detail) from None
+            load_chain(context, ("mesh_tls_cert", certificate), ("mesh_tls_key", key))
+            load_authorities(context, "mesh_tls_ca", authority)
+        except CertificateFileError as error:
+            raise UnusableError(error.setting, error.detail) from None
     return contexts
 
 
@@ -117,9 +122,7 @@ async def open_mesh(settings: Settings, wall: Callable[[], int]) -> tuple[MeshBa
     try:
         bound = await mesh.start(listen, settings.mesh_advertise)
     except (OSError, OverflowError) as error:
-        detail = getattr(error, "strerror", None) or error
-        raise UnusableError(
-            "mesh_listen", f"cannot listen on {settings.mesh_listen}: {detail}"
-        ) from None
+        detail = f"cannot listen on {settings.mesh_listen}: {listen_failure(error)}"
+        raise UnusableError("mesh_listen", detail) from None
     await mesh.wait_for_nodes(MEET_WINDOWS * mesh.terms.window)
     return backplane, bound
