@@ -42,6 +42,7 @@ WAITS = {
     "Waiters.wait",
     "Waiters.notify",
     "WebsocketsConnection.more",
+    "WebsocketsConnection.get_buffer",
 }
 """Functions that run before or after a message."""
 

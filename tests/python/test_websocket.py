@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 import pytest
 import trustme
+import uvloop
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.frames import Close, Frame, Opcode
 
@@ -213,6 +214,11 @@ async def test_frames_go_both_ways_in_order() -> None:
         for n in range(100):
             transport.send(PublishFrame(message=Publication(topic="a", data=n)))
         assert numbers(await collect(transport, 100)) == list(range(100))
+
+
+def test_frames_go_both_ways_in_a_loop_that_reads_into_a_buffer_of_its_own() -> None:
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(test_frames_go_both_ways_in_order())
 
 
 async def test_the_first_frames_of_a_long_loop_turn_leave_before_it_ends() -> None:
