@@ -52,7 +52,6 @@ class Lifecycle(Steps[SessionEvent]):
 
     Attributes:
         state: The session's state in the table.
-        fired: The rows that fired, for tests; None if they are not recorded.
         is_draining: The session ends once all publishes are settled.
         is_linked: A transport is being opened, or open.
         incremental: Whether the transport has pings and adds single subscriptions; an event stream
@@ -67,7 +66,6 @@ class Lifecycle(Steps[SessionEvent]):
         own_presence: OwnPresence,
     ) -> None:
         self.state: State = INITIAL
-        self.fired: set[tuple[State, Name, int]] | None = None
         self.is_draining = False
         self.is_linked = False
         self.incremental = True
@@ -92,11 +90,8 @@ class Lifecycle(Steps[SessionEvent]):
 
     def fire(self, name: Name, event: SessionEvent = NO_DETAILS) -> None:
         """Fire the first row whose guards hold; without one, ignore the event."""
-        state = self.state
-        for n, row in enumerate(TABLE[state].get(name, ())):
+        for row in TABLE[self.state].get(name, ()):
             if all(getattr(self, guard)(event) for guard in row.guards):
-                if self.fired is not None:
-                    self.fired.add((state, name, n))
                 self._take(row, event)
                 return
 
