@@ -1,4 +1,4 @@
-"""The threads in which a blocking client runs the handlers of a program."""
+"""Calls of functions of a program in threads, and the threads of a blocking client."""
 
 from __future__ import annotations
 
@@ -35,30 +35,9 @@ class HandlerThreads:
         self._threads = 0
 
     def run(self, function: Callable[[], Any]) -> asyncio.Future[Any]:
-        """Run a function in a thread, in the context of this task; call it in the event loop."""
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[Any] = loop.create_future()
-        context = contextvars.copy_context()
-
-        def settle(result: Any, error: BaseException | None) -> None:
-            if done.done():
-                return
-            if error is None:
-                done.set_result(result)
-            else:
-                done.set_exception(error)
-
-        def work() -> None:
-            result: Any = None
-            failure: BaseException | None = None
-            try:
-                result = context.run(function)
-            except BaseException as error:
-                failure = error
-            with contextlib.suppress(RuntimeError):  # the loop has ended
-                loop.call_soon_threadsafe(settle, result, failure)
-
-        with others_run(loop):
+        """Run a handler in a thread, in the context of this task; call it in the event loop."""
+        done, work = prepare_work(function, "A handler")
+        with others_run(done.get_loop()):
             self._work.put(work)
             if not self._idle.acquire(blocking=False) and self._threads < _THREADS:
                 self._start(done)
@@ -87,6 +66,44 @@ class HandlerThreads:
                 done.set_result(None)
         else:
             self._threads += 1
+
+
+def prepare_work(
+    function: Callable[[], Any], name: str
+) -> tuple[asyncio.Future[Any], Callable[[], None]]:
+    """The future of a result, and the call for it, which a thread makes and which never raises.
+
+    The call has the context of this task. Errors name the function `name`.
+    """
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[Any] = loop.create_future()
+    context = contextvars.copy_context()
+
+    def settle(result: Any, error: BaseException | None) -> None:
+        if done.done():
+            return
+        if error is None:
+            done.set_result(result)
+        else:
+            done.set_exception(error)
+
+    def work() -> None:
+        result: Any = None
+        failure: BaseException | None = None
+        try:
+            result = context.run(function)
+        except (StopIteration, SystemExit, KeyboardInterrupt) as error:
+            # A future cannot hold the first: the call would never end. The others would end the
+            # loop, although `sys.exit` in a thread ends nothing else.
+            raised = RuntimeError(f"{name} raised {type(error).__name__}")
+            raised.__cause__ = error
+            failure = raised.with_traceback(error.__traceback__)
+        except BaseException as error:
+            failure = error
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(settle, result, failure)
+
+    return done, work
 
 
 _busy: set[threading.Thread] = set()

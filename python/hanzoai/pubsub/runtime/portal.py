@@ -167,10 +167,6 @@ class Portal:
             self._inside.release = lambda: loop.call_soon_threadsafe(release)
             try:
                 return function(*arguments)
-            except (StopIteration, SystemExit, KeyboardInterrupt) as error:
-                # A future cannot hold the first: the call would never end. The others would end
-                # the loop, although `sys.exit` in a thread ends nothing else.
-                raise RuntimeError(f"A handler raised {type(error).__name__}") from error
             finally:
                 self._inside.release = None
 

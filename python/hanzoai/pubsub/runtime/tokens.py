@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
-from concurrent.futures import Future
+from functools import partial
 from typing import TYPE_CHECKING
 
 from hanzoai.pubsub.errors import AuthError, ClosedError, PubSubError
 from hanzoai.pubsub.runtime.failures import describe_failure
 from hanzoai.pubsub.runtime.green_threads import others_run
+from hanzoai.pubsub.runtime.handler_threads import prepare_work
 from hanzoai.pubsub.settings.checks import invalid
 from hanzoai.pubsub.settings.options import check_token
 from hanzoai.pubsub.values import Token, TokenContext
@@ -152,10 +153,15 @@ async def fetch_token(callback: Callable[..., object], context: TokenContext) ->
         InvalidOption: It did not return a token.
         Exception: Any exception of the callback; ``AuthRefused`` stops the client permanently.
     """
+    result: object
     if _is_coroutine_function(callback):
         result = callback(context)
     else:
-        result = await _in_thread(callback, context)
+        done, work = prepare_work(partial(callback, context), "get_token")
+        thread = threading.Thread(target=work, name="hanzoai.pubsub get_token", daemon=True)
+        with others_run(done.get_loop()):
+            thread.start()
+        result = await done
     if inspect.isawaitable(result):
         result = await result
     if isinstance(result, Token):
@@ -174,23 +180,3 @@ def _is_coroutine_function(callback: Callable[..., object]) -> bool:
     return inspect.iscoroutinefunction(callback) or inspect.iscoroutinefunction(
         getattr(callback, "__call__", None)  # noqa: B004 - an object with `async def __call__`
     )
-
-
-async def _in_thread(callback: Callable[..., object], context: TokenContext) -> object:
-    answer: Future[object] = Future()
-    answer.set_running_or_notify_cancel()
-
-    def run() -> None:
-        try:
-            answer.set_result(callback(context))
-        except (StopIteration, SystemExit, KeyboardInterrupt) as error:
-            # A future cannot hold the first, and the others would end the loop of the client.
-            raised = RuntimeError(f"get_token raised {type(error).__name__}")
-            answer.set_exception(raised.with_traceback(error.__traceback__))
-        except BaseException as error:
-            answer.set_exception(error)
-
-    thread = threading.Thread(target=run, name="hanzoai.pubsub get_token", daemon=True)
-    with others_run(asyncio.get_running_loop()):
-        thread.start()
-    return await asyncio.wrap_future(answer)
