@@ -15,7 +15,7 @@ from hanzoai.pubsub.errors import ClosedError, UsageError
 from hanzoai.pubsub.runtime.portal import Portal
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Coroutine, Generator
 
 BOUND = 60
 
@@ -52,6 +52,14 @@ def test_an_exception_comes_back_a_timeout_of_the_coroutine_too(portal: Portal) 
     for error in (ZeroDivisionError("a"), TimeoutError("b")):
         with pytest.raises(type(error)):
             portal.call(lambda error=error: fail(error))  # type: ignore[misc]
+
+
+def test_an_exception_before_there_is_a_coroutine_comes_back(portal: Portal) -> None:
+    def refuse() -> Coroutine[Any, Any, None]:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        portal.call(refuse)
 
 
 def test_a_handler_that_raises_stop_iteration_ends_with_an_error(portal: Portal) -> None:

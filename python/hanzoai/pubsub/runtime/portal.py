@@ -13,7 +13,7 @@ import inspect
 import sys
 import threading
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from hanzoai.pubsub.errors import ClosedError, UsageError
 from hanzoai.pubsub.runtime.green_threads import new_event_loop
@@ -28,7 +28,7 @@ T = TypeVar("T")
 _JOIN: Final = 5.0
 
 # A wait without a timeout cannot be interrupted by Ctrl-C on Windows.
-_SLICE: Final = 0.1 if sys.platform == "win32" else None
+_SLICE: Final = 0.1 if sys.platform == "win32" else -1.0
 
 
 class Portal:
@@ -43,11 +43,10 @@ class Portal:
         self._handlers = HandlerThreads()
         self._inside = threading.local()
         self._stopped = False
-        self._calls: set[asyncio.Task[Any]] = set()
-        self._outcomes: set[Future[Any]] = set()
+        self._calls: set[_Call[Any]] = set()
         ready: Future[asyncio.AbstractEventLoop] = Future()
         self._thread = threading.Thread(
-            target=_run, args=(ready, self._outcomes), name="hanzoai.pubsub loop", daemon=True
+            target=_run, args=(ready, self._calls), name="hanzoai.pubsub loop", daemon=True
         )
         try:
             self._thread.start()
@@ -72,25 +71,19 @@ class Portal:
         self.check()
         if self._stopped:
             raise ClosedError
-        # Created before the start, so that an interrupt always finds it.
-        outcome: Future[T] = Future()
-        self._outcomes.add(outcome)
+        call = _Call(make)
+        self._calls.add(call)
         try:
-            try:
-                self._loop.call_soon_threadsafe(self._begin, make, outcome)
-            except RuntimeError:  # it has just ended
-                raise ClosedError from None
-            while True:
-                try:
-                    return outcome.result(_SLICE)
-                except TimeoutError:
-                    if outcome.done():
-                        raise
+            self.post(lambda: self._begin(call))
+            while not call.ended.acquire(timeout=_SLICE):
+                pass
         except BaseException:
-            outcome.cancel()
+            with contextlib.suppress(ClosedError):  # the loop has ended, and the task with it
+                self.post(call.cancel)
             raise
         finally:
-            self._outcomes.discard(outcome)
+            self._calls.discard(call)
+        return call.result()
 
     def post(self, function: Callable[[], object]) -> None:
         """Schedule a call of a function in the loop, without waiting for it.
@@ -103,33 +96,11 @@ class Portal:
         except RuntimeError:
             raise ClosedError from None
 
-    def _begin(self, make: Callable[[], Coroutine[Any, Any, T]], outcome: Future[T]) -> None:
-        if outcome.cancelled():
-            return
+    def _begin(self, call: _Call[Any]) -> None:
         if self._stopped:
-            outcome.set_exception(ClosedError())
-            return
-        task = self._loop.create_task(make())
-        self._calls.add(task)
-
-        def ended(task: asyncio.Task[T]) -> None:
-            self._calls.discard(task)
-            if outcome.done() or not outcome.set_running_or_notify_cancel():
-                return
-            if task.cancelled():
-                outcome.set_exception(ClosedError())
-            elif (error := task.exception()) is not None:
-                outcome.set_exception(error)
-            else:
-                outcome.set_result(task.result())
-
-        def given_up(outcome: Future[T]) -> None:
-            if outcome.cancelled():
-                with contextlib.suppress(RuntimeError):  # the loop has ended, and the task with it
-                    self._loop.call_soon_threadsafe(task.cancel)
-
-        task.add_done_callback(ended)
-        outcome.add_done_callback(given_up)
+            call.end()
+        else:
+            call.task = self._loop.create_task(call.run())
 
     @property
     def is_foreign(self) -> bool:
@@ -214,11 +185,46 @@ class Portal:
             self.stop_after(_nothing)
 
 
+class _Call(Generic[T]):
+    """A call from another thread, which waits for the lock `ended`."""
+
+    def __init__(self, make: Callable[[], Coroutine[Any, Any, T]]) -> None:
+        self._make = make
+        self._results: list[T] = []
+        self._errors: list[Exception] = []
+        self.task: asyncio.Task[None] | None = None
+        self.ended = threading.Lock()
+        self.ended.acquire()
+
+    async def run(self) -> None:
+        try:
+            self._results.append(await self._make())
+        except Exception as error:
+            self._errors.append(error)
+        finally:
+            # Not in a callback of the task, which would run a turn of the loop later.
+            self.end()
+
+    def end(self) -> None:
+        if self.ended.locked():
+            self.ended.release()
+
+    def cancel(self) -> None:
+        if self.task is not None:
+            self.task.cancel()
+
+    def result(self) -> T:
+        if self._results:
+            return self._results.pop()
+        # Taken out: only the garbage collector would free an error that leads to itself.
+        raise self._errors.pop() if self._errors else ClosedError()
+
+
 async def _nothing() -> None:
     pass
 
 
-def _run(ready: Future[asyncio.AbstractEventLoop], outcomes: set[Future[Any]]) -> None:
+def _run(ready: Future[asyncio.AbstractEventLoop], calls: set[_Call[Any]]) -> None:
     # Does not reference the portal, so that one without owners is collected.
     loop = new_event_loop()
     asyncio.set_event_loop(loop)
@@ -235,6 +241,5 @@ def _run(ready: Future[asyncio.AbstractEventLoop], outcomes: set[Future[Any]]) -
         asyncio.set_event_loop(None)
         loop.close()
         # Calls that arrived after the last turn of the loop.
-        for outcome in list(outcomes):
-            if not outcome.done() and outcome.set_running_or_notify_cancel():
-                outcome.set_exception(ClosedError())
+        for call in list(calls):
+            call.end()
