@@ -21,7 +21,7 @@ from hanzoai.pubsub.model import trusted
 from hanzoai.pubsub.settings.checks import invalid, kind
 from hanzoai.pubsub.topics import valid_topics, validate_topic
 from hanzoai.pubsub.wire.ids import message_id
-from hanzoai.pubsub.wire.payloads import check_data
+from hanzoai.pubsub.wire.payloads import check_data, check_publication
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -158,10 +158,7 @@ def prepare(
             field=name,
             topic=topic,
         ) from None
-    size = check_data(publication.data, limit, topic=topic)
-    if publication.meta is not None:
-        size += check_data(publication.meta, limit, topic=topic, path="meta")
-    return Prepared(publication, fields["id"], size)
+    return Prepared(publication, fields["id"], check_publication(publication, limit))
 
 
 def _whole_seconds(ttl: timedelta) -> int:
