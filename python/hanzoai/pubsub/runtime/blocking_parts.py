@@ -21,14 +21,7 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.payload_models import PayloadModel
     from hanzoai.pubsub.runtime.publishing import Batch
     from hanzoai.pubsub.runtime.subscription import Subscription
-    from hanzoai.pubsub.values import (
-        Duration,
-        Event,
-        Outgoing,
-        Published,
-        SubscriptionStats,
-        Ttl,
-    )
+    from hanzoai.pubsub.values import Duration, Event, Outgoing, Published, SubscriptionStats, Ttl
 
 T = TypeVar("T")
 

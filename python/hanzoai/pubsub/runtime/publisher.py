@@ -35,11 +35,7 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.runtime.http_operations import HttpApi
     from hanzoai.pubsub.session.ports import Outcome
     from hanzoai.pubsub.settings.options import SendPolicy
-    from hanzoai.pubsub.values import (
-        Duration,
-        Outgoing,
-        Ttl,
-    )
+    from hanzoai.pubsub.values import Duration, Outgoing, Ttl
 
 _BATCH_BYTES: Final = 1 << 20
 """Maximum bytes of a frame of a batch."""

@@ -26,11 +26,7 @@ from hanzoai.pubsub.wire.payloads import check_data, check_publication
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from hanzoai.pubsub.values import (
-        Outgoing,
-        Published,
-        Ttl,
-    )
+    from hanzoai.pubsub.values import Outgoing, Published, Ttl
 
 PRESENCE_UPDATE: Final = "presence.update"
 """A message of this type changes the sender's presence (HIP-56, Client SDK)."""

@@ -11,12 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from hanzoai.pubsub.dialects import needs_dialect
 from hanzoai.pubsub.errors import ProtocolError
-from hanzoai.pubsub.generated.wire import (
-    AuthErrorFrame,
-    AuthOkFrame,
-    MessageFrame,
-    PublishedFrame,
-)
+from hanzoai.pubsub.generated.wire import AuthErrorFrame, AuthOkFrame, MessageFrame, PublishedFrame
 from hanzoai.pubsub.session.events import action_of
 from hanzoai.pubsub.transports import TransportEnd
 

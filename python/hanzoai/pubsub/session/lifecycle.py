@@ -13,13 +13,7 @@ from hanzoai.pubsub.generated.lifecycle import INITIAL, PUBLIC, TABLE, Steps
 from hanzoai.pubsub.generated.wire import AuthFrame, ClientInfo, PingFrame
 from hanzoai.pubsub.session.attempts import Attempts
 from hanzoai.pubsub.session.credentials import Credentials
-from hanzoai.pubsub.session.events import (
-    NO_DETAILS,
-    SessionEvent,
-    action_of,
-    code_of,
-    unexplained,
-)
+from hanzoai.pubsub.session.events import NO_DETAILS, SessionEvent, action_of, code_of, unexplained
 from hanzoai.pubsub.session.ports import Rejected, StateChanged
 from hanzoai.pubsub.session.transport_choice import TransportChoice
 

@@ -16,13 +16,7 @@ if TYPE_CHECKING:
 
     from hanzoai.pubsub.gap import Gap
     from hanzoai.pubsub.generated.lifecycle import PublicState, State
-    from hanzoai.pubsub.generated.wire import (
-        AuthFrame,
-        ClientFrame,
-        Denial,
-        Message,
-        PublishResult,
-    )
+    from hanzoai.pubsub.generated.wire import AuthFrame, ClientFrame, Denial, Message, PublishResult
     from hanzoai.pubsub.session.peer import Peer
     from hanzoai.pubsub.values import PresenceChange
 

@@ -15,12 +15,7 @@ from hanzoai.pubsub.session.events import is_retryable
 from hanzoai.pubsub.session.members import KINDS
 from hanzoai.pubsub.session.presence import Presence
 from hanzoai.pubsub.session.routes import Routes
-from hanzoai.pubsub.session.subscription_state import (
-    JOINING,
-    LIVE,
-    PENDING,
-    SubscriptionState,
-)
+from hanzoai.pubsub.session.subscription_state import JOINING, LIVE, PENDING, SubscriptionState
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
