@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from hanzoai.pubsub import PayloadTooLarge, Published
 from hanzoai.pubsub.testing import MemoryServer, VirtualClock
 
 if TYPE_CHECKING:
@@ -28,6 +29,18 @@ async def test_a_client_knows_what_the_server_allows_once_it_is_connected(
     limits = ps.limits
     assert limits is not None
     assert (limits.history_max, limits.max_payload) == (100, 262_144)
+
+
+async def test_a_payload_may_be_as_large_over_http_as_the_server_allows() -> None:
+    async with MemoryServer(max_payload=1_000_000) as server, asyncio.timeout(60):
+        ps = server.client()
+        await ps.connect()
+        large = {"type": "t", "data": "x" * 900_000}
+        assert (await ps.publish("a.b", large, via="rest")).seq is not None
+        (result,) = await ps.publish_many([("a.b", large)], via="rest")
+        assert isinstance(result, Published)
+        with pytest.raises(PayloadTooLarge, match="the limit is 1,000,000"):
+            await ps.publish("a.b", {"type": "t", "data": "x" * 1_000_000}, via="rest")
 
 
 @pytest.mark.parametrize("handled", [False, True])

@@ -29,6 +29,14 @@ async def test_a_publish_is_answered_by_its_ref(client: Client, peer: Peer) -> N
     assert request.headers["Idempotency-Key"] == "m1"
 
 
+async def test_a_payload_may_be_as_large_as_the_server_allows(client: Client, peer: Peer) -> None:
+    await client.authenticate()
+    large = Publication(topic="a.b", type="t", data="x" * 300_000, id="m1")
+    client.send(PublishFrame(message=large, ref="p1"))
+    assert await client.next() == [PublishedFrame(id="m1", timestamp=1, seq=7, ref="p1")]
+    assert len(peer.requests[-1].content) > 300_000
+
+
 async def test_waiting_messages_are_sent_in_one_batch_in_order(client: Client, peer: Peer) -> None:
     await client.authenticate()
     client.send(*[publish(f"m{n}", f"p{n}") for n in range(50)])
