@@ -7,6 +7,7 @@ import logging
 import os
 import socket
 import ssl
+import tracemalloc
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from http import HTTPStatus
@@ -998,6 +999,24 @@ async def test_frames_that_come_with_the_answer_to_the_handshake_are_read() -> N
         opened.set()
         assert numbers(await collect(transport, 3)) == [0, 1, 2]
         await transport.close()
+
+
+async def test_a_connection_that_receives_little_takes_little_memory() -> None:
+    async def wait(socket: ServerConnection) -> None:
+        await socket.wait_closed()
+
+    async with server(wait) as url:
+        transports = [make(url) for _ in range(10)]
+        tracemalloc.start()
+        try:
+            for transport in transports:
+                await transport.open()
+            taken, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        for transport in transports:
+            await transport.close()
+    assert taken < 10 * 150_000
 
 
 @pytest.mark.parametrize("speed", ["off"], indirect=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import mmap
 import ssl
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import SplitResult, urlsplit
@@ -54,7 +55,8 @@ _HEAD_END: Final = b"\r\n\r\n"
 _BUFFER: Final = 1 << 18
 """Size of the receive buffer, in bytes.
 
-Without it, asyncio allocates as much for each read, which takes ten times as long as the read.
+Without it, asyncio allocates as much for each read, which takes ten times as long as the read. The
+buffer is mapped, so that a connection takes only the memory of its largest read.
 """
 
 _RESOLVED_HERE: Final = ("socks5:", "socks4:")
@@ -143,7 +145,7 @@ class WebsocketsConnection(ClientConnection, asyncio.BufferedProtocol):
     def __init__(self, owner: Owner, protocol: ClientProtocol, **kwargs: Any) -> None:
         super().__init__(protocol, **kwargs)
         self._owner = owner
-        self._buffer = memoryview(bytearray(_BUFFER))
+        self._buffer = memoryview(mmap.mmap(-1, _BUFFER))
         self.outgoing: list[bytes] = []
         self.arrived: list[bytes] = []
         self.arrived_bytes = 0
