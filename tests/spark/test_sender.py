@@ -223,6 +223,12 @@ def test_requests_that_are_limited_together_keep_the_rate_that_the_server_allows
     assert {len(batch) for batch in peer.batches} == {50}
 
 
+def test_a_task_with_a_rate_sends_at_most_the_rows_of_a_second_in_each_request(peer: Peer) -> None:
+    stats = publish_partition(rows(490), PubSubConfig(URL, max_rows_per_second=400))
+    assert stats.rows == 490
+    assert sorted(len(batch) for batch in peer.batches) == [90, 400]
+
+
 def test_a_request_beyond_the_rate_waits_as_long_as_the_server_says(peer: Peer) -> None:
     peer.answers = [httpx.Response(429, headers={"Retry-After": "7"})]
     assert publish_partition(rows(3), PubSubConfig(URL)).rows == 3

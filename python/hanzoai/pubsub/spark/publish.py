@@ -224,6 +224,8 @@ class _Run:
         self._encoder = Encoder(config, numbering(config.ids, namespace, task.partition))
         self._letter_id = numbering("content", f"{namespace}\0dead", task.partition)
         self._pace = Pace(config.max_rows_per_second)
+        # A request with the rows of several seconds would be a burst after a long silence.
+        self._most = self._pace.most(config.batch_size)
         self._stats = PublishStats(task.partition, task.attempt)
         self._stop = threading.Event()
         self._made: Sender | None = None
@@ -236,7 +238,7 @@ class _Run:
         begin = time.perf_counter()
         stats, config = self._stats, self._config
         try:
-            for chunk in chunks(rows, config.batch_size, config.max_batch_bytes):
+            for chunk in chunks(rows, self._most, config.max_batch_bytes):
                 encoded = self._encoder.encode_all(chunk)
                 for place, error in encoded.refused:
                     self._bad(chunk.record(place), error)
@@ -260,12 +262,12 @@ class _Run:
 
     def _add(self, chunk: Chunk, encoded: Encoded) -> None:
         config = self._config
-        if len(self._batch.messages) >= config.batch_size:
+        if len(self._batch.messages) >= self._most:
             self._flush()
         messages = encoded.messages
         size = sum([message.size for message in messages]) + len(messages)
         if (
-            len(self._batch.messages) + len(messages) <= config.batch_size
+            len(self._batch.messages) + len(messages) <= self._most
             and self._size + size <= config.max_batch_bytes
         ):
             self._batch.add(chunk, encoded.places, messages)
@@ -274,7 +276,7 @@ class _Run:
         for place, message in zip(encoded.places, messages, strict=True):
             size = message.size + 1
             if self._batch.messages and (
-                len(self._batch.messages) >= config.batch_size
+                len(self._batch.messages) >= self._most
                 or self._size + size > config.max_batch_bytes
             ):
                 self._flush()
