@@ -259,7 +259,8 @@ class StreamSource(datasource.DataSourceStreamReader, _AVAILABLE_NOW):  # type: 
         for topic, known in start.read.items():
             last, standing = end.read.get(topic), seen.get(topic)
             if last is None:
-                # Its log is gone. If another one starts, rows between them may be lost.
+                # Its log is gone. If another one starts, rows between them may be lost: the next
+                # offset has this position again.
                 self._absent[topic] = known
             elif topic in end.begin:
                 continue
@@ -305,19 +306,15 @@ class StreamSource(datasource.DataSourceStreamReader, _AVAILABLE_NOW):  # type: 
 
     def _advance(self, start: Offset, most: int | None) -> Offset:
         assert self._seen is not None
-        forgotten = self._forgotten((*start.read, *self._absent), self._seen)
-        self._absent = {t: at for t, at in self._absent.items() if t not in forgotten}
-        back = {
-            topic: known
-            for topic, known in self._absent.items()
-            if (standing := self._seen.get(topic)) is not None and standing.last
-        }
+        # At once: after another restart, only the offsets know these positions.
+        back = self._absent
+        begin = Offset({**start.read, **back}, start.begin) if back else start
         found = advance(
-            Offset({**start.read, **back}, start.begin) if back else start,
+            begin,
             self._seen,
             most=most,
             target=self._target,
-            forgotten=forgotten,
+            forgotten=self._forgotten(begin.read, self._seen),
             turn=self._turn,
         )
         if found.losses:
