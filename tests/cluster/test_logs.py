@@ -11,7 +11,8 @@ import httpx
 import pytest
 
 from pubsub_server.access.setup import StartError
-from pubsub_server.backplanes.redis import wire
+from pubsub_server.backplanes.redis import failure_log, wire
+from pubsub_server.backplanes.redis.failure_log import FailureLog
 from pubsub_server.testing import running_server
 from tests.cluster.waiting import until
 from tests.ports import free_port
@@ -88,6 +89,44 @@ async def test_a_heartbeat_that_redis_rejects_is_logged_with_the_remedy(
     assert lines(caplog, f"cannot write the heartbeat of this node: {expected}") == [
         logging.WARNING
     ]
+
+
+async def test_a_failure_that_repeats_is_logged_once_a_minute(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures = FailureLog(logging.getLogger("pubsub_server"))
+    for line in ("cannot read: a", "cannot read: a", "cannot read: b", "cannot read: a"):
+        failures.warn(line)
+    assert lines(caplog, "cannot read: a") == lines(caplog, "cannot read: b") == [logging.WARNING]
+    failures.succeeded()
+    failures.warn("cannot read: a")
+    assert lines(caplog, "cannot read: a") == [logging.WARNING] * 2
+    monkeypatch.setattr(failure_log, "LOG_EVERY", 0)
+    other = FailureLog(logging.getLogger("pubsub_server"))
+    other.warn("cannot read: c")
+    other.warn("cannot read: c")
+    assert lines(caplog, "cannot read: c") == [logging.WARNING] * 2
+
+
+async def test_heartbeats_and_reads_that_keep_failing_are_each_logged_once(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with asyncio.timeout(BOUND), running_server(redis_url=store.url, **QUICK) as node:
+        backplane: Any = node.hub.core.backplane
+        catching_up, lease = backplane._catching_up, backplane._lease
+        rights = ("on", "nopass", "resetkeys", "~other*", "&*", "+@all")
+        await store.command("ACL", "SETUSER", "default", *rights)
+        try:
+            await until(lambda: not lease.up)
+            # The node also searches by itself.
+            for _ in range(3):
+                assert not await catching_up._catch_up(range(2))
+        finally:
+            await store.command("ACL", "SETUSER", "default", "~*")
+    for task in ("write the heartbeat of this node", "read missed messages from Redis"):
+        assert lines(caplog, f"cannot {task}: the user of redis_url lacks a permission") == [
+            logging.WARNING
+        ]
 
 
 async def test_a_redis_that_accepts_a_connection_and_stays_silent_is_named_at_the_start(

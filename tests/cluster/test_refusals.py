@@ -16,8 +16,9 @@ from pubsub_server.backplanes.redis import link, opening
 from pubsub_server.backplanes.redis.errors import RefusedError
 from pubsub_server.testing import running_server
 from tests.cluster.fleet import nodes, peer
-from tests.cluster.store import LOADS, fill, running
+from tests.cluster.store import LOADS, fill, program, running
 from tests.cluster.waiting import until
+from tests.ports import free_port
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -133,6 +134,10 @@ async def test_a_message_without_history_that_redis_rejects_at_first_is_delivere
         (("~hanzo-pubsub*", *COMMANDS.split()), "channel"),
         (("~other*", "&hanzo-pubsub*", *COMMANDS.split()), "key"),
         (("~*", "&*", "+@read", "+@write", "+@connection"), "info"),
+        (
+            ("~hanzo-pubsub*", "&hanzo-pubsub*", *COMMANDS.replace("+@scripting ", "").split()),
+            "eval",
+        ),
     ],
 )
 async def test_missing_permissions_of_the_redis_user_are_reported_at_the_start(
@@ -240,6 +245,50 @@ async def test_a_full_redis_is_named_at_the_start(store: Store) -> None:
     async with asyncio.timeout(BOUND):
         with pytest.raises(StartError, match=r"Redis is full \(maxmemory\); raise its maxmemory"):
             async with running_server(redis_url=store.url):
+                pass
+
+
+async def test_a_redis_without_room_for_a_connection_is_named_at_the_start(store: Store) -> None:
+    async with asyncio.timeout(BOUND), store.client() as other:
+        await other.ping()
+        await store.command("CONFIG", "SET", "maxclients", 1)
+        with pytest.raises(
+            StartError, match=r"^redis_url: .*\(maxclients\); raise its maxclients$"
+        ):
+            async with running_server(redis_url=store.url):
+                pass
+
+
+async def test_a_sentinel_is_named_at_the_start(tmp_path: Path) -> None:
+    port, settings = free_port(), tmp_path / "sentinel.conf"
+    lines = (f"port {port}", "bind 127.0.0.1", "sentinel monitor main 127.0.0.1 1 1", "")
+    settings.write_text("\n".join(lines), encoding="utf-8")
+    sentinel = await asyncio.create_subprocess_exec(
+        program("redis"), settings, "--sentinel", stdout=asyncio.subprocess.PIPE
+    )
+    try:
+        assert sentinel.stdout is not None
+        async with asyncio.timeout(BOUND):
+            while b"Sentinel ID" not in await sentinel.stdout.readline():
+                pass
+            with pytest.raises(StartError, match=r"is a Sentinel, .*: name the primary, or an"):
+                async with running_server(redis_url=f"redis://127.0.0.1:{port}"):
+                    pass
+    finally:
+        sentinel.kill()
+        await sentinel.communicate()
+
+
+async def test_a_node_of_a_cluster_is_named_at_the_start(tmp_path: Path) -> None:
+    async with (
+        asyncio.timeout(BOUND),
+        running("redis", tmp_path / "store", "--cluster-enabled", "yes") as store,
+    ):
+        with pytest.raises(StartError, match="is a node of a Redis Cluster; set redis_cluster"):
+            async with running_server(redis_url=store.url):
+                pass
+        with pytest.raises(StartError, match=r"has slot \d+; check `redis-cli cluster info`"):
+            async with running_server(redis_url=store.url, redis_cluster=True):
                 pass
 
 

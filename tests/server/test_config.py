@@ -303,6 +303,7 @@ def test_an_empty_file_changes_nothing(tmp_path: Path) -> None:
         ({"redis_cluster": True}, "redis_cluster is set without redis_url"),
         ({"redis_url": "redis://[::1"}, "redis_url has an invalid host or port"),
         ({"redis_url": "redis://redis:port"}, "redis_url has an invalid host or port"),
+        ({"redis_url": "redis://:a/b#c@redis"}, "in a user or password as %2F %3F %23 %40"),
         ({"redis_url": "http://redis"}, "redis_url must begin with redis://"),
         (
             {"worker_timeout": "30"},

@@ -93,7 +93,10 @@ def _redis(url: str) -> Iterator[str]:
         parts = urlsplit(url)
         _ = parts.port  # raises, if it is not a port
     except ValueError:
-        yield "redis_url has an invalid host or port; write redis://HOST:PORT, IPv6 as [ADDRESS]"
+        yield (
+            "redis_url has an invalid host or port; write redis://HOST:PORT, IPv6 as [ADDRESS], and"
+            " / ? # @ in a user or password as %2F %3F %23 %40"
+        )
         return
     if parts.scheme not in {"redis", "rediss", "unix"}:
         yield "redis_url must begin with redis://, rediss:// or unix://"

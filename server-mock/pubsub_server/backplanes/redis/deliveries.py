@@ -11,7 +11,8 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from pubsub_server.backoff import Backoff
-from pubsub_server.backplanes.redis.errors import reason
+from pubsub_server.backplanes.redis.errors import cause
+from pubsub_server.backplanes.redis.failure_log import FailureLog
 from pubsub_server.backplanes.redis.layout import PRESENCE, unpack
 from pubsub_server.backplanes.redis.reader import CLOCKS_MS
 from pubsub_server.backplanes.redis.servers import LINK_ERRORS
@@ -38,6 +39,7 @@ SWEEP_EVERY: Final = 5.0
 SWEEP_MARGIN_MS: Final = 2_000
 LOG_EVERY: Final = 10.0
 """Seconds between two log lines about payloads that cannot be read: others may send them, too."""
+_UNREAD: Final = "cannot read missed messages from Redis"
 
 
 class Deliveries:
@@ -243,6 +245,7 @@ class CatchingUp:
         self._lease = lease
         self._silence = silence
         self._tasks = tasks
+        self._failures = FailureLog(logger)
         self._loop = asyncio.get_running_loop()
         # Per shard: the Redis time up to which all published messages have arrived, and the time
         # since which it has lost nothing.
@@ -299,7 +302,7 @@ class CatchingUp:
             await self._deliveries.discover(topic, since)
         except LINK_ERRORS as error:
             # The next sweep repeats it.
-            logger.warning("cannot read missed messages from Redis: %s", reason(error))
+            self._failures.warn(f"{_UNREAD}: {cause(error)}")
 
     def _owed_since(self, topic: str, now: int) -> int | None:
         """Unix ms from which patterns may miss messages of an opening topic; None if none do."""
@@ -358,8 +361,8 @@ class CatchingUp:
             Exception: One failed unexpectedly.
         """
         errors = [error for error in found if error is not None]
-        if texts := {reason(error) for error in errors if isinstance(error, LINK_ERRORS)}:
-            logger.warning("cannot read missed messages from Redis: %s", ", ".join(sorted(texts)))
+        if texts := {cause(error) for error in errors if isinstance(error, LINK_ERRORS)}:
+            self._failures.warn(f"{_UNREAD}: {', '.join(sorted(texts))}")
         if self._doubted:
             logger.warning(
                 "Redis may have lost its last acknowledged writes in %d of %d shards",
@@ -371,6 +374,8 @@ class CatchingUp:
         for error in errors:
             if not isinstance(error, LINK_ERRORS):
                 raise error
+        if not errors:
+            self._failures.succeeded()
         return not errors
 
     async def _catch_up_members(self) -> Exception | None:

@@ -9,7 +9,9 @@ from redis.asyncio.connection import parse_url
 from redis.exceptions import (
     AuthenticationError,
     BusyLoadingError,
+    ClusterDownError,
     InvalidResponse,
+    MovedError,
     NoPermissionError,
     OutOfMemoryError,
     ReadOnlyError,
@@ -35,6 +37,7 @@ _KNOWN: Final = {
     ),
 }
 _FULL: Final = "Redis is full (maxmemory); raise its maxmemory, or remove data"
+_NO_ROOM: Final = "max number of clients reached"
 REPLICA: Final = "Redis is a replica, which accepts no writes; use its primary"
 
 
@@ -72,6 +75,8 @@ def cause(error: Exception) -> str:
         return _FULL
     if isinstance(error, ReadOnlyError):
         return REPLICA
+    if _NO_ROOM in str(error):
+        return "Redis accepts no more connections (maxclients); raise its maxclients"
     return str(error) if isinstance(error, RefusedError) else reason(error)
 
 
@@ -87,16 +92,29 @@ def reason(error: Exception) -> str:
 # ---------------------------------------------------------------- at the start
 
 _E = TypeVar("_E", bound=BaseException)
+_TRUST: Final = {
+    9: "check the clock of this machine",
+    10: "renew it",
+    62: "name the host as the certificate does",
+    64: "name the host as the certificate does",
+}
+"""Remedies, by the code of OpenSSL."""
+_UNKNOWN_AUTHORITY: Final = "append ?ssl_ca_certs=FILE with its authority to the URL"
 _CERTIFY: Final = "add ssl_certfile=FILE and ssl_keyfile=FILE to the options of the URL"
 
 
-def unusable(url: str, error: Exception) -> str:
+def unusable(url: str, error: Exception, *, cluster: bool = False) -> str:
     """The problem and the remedy, for the operator.
 
     Args:
         url: See `link.Link`.
         error: The error of the first calls.
+        cluster: See `link.Link`.
     """
+    if not cluster and isinstance(error, (ClusterDownError, MovedError)):
+        return "this server is a node of a Redis Cluster; set redis_cluster"
+    if _NO_ROOM in str(error):
+        return cause(error)
     if isinstance(error, AuthenticationError):
         return _unknown(error)
     if isinstance(error, RefusedError):
@@ -133,20 +151,24 @@ def _unreachable(url: str, error: Exception) -> str:
     distrust = _within(error, ssl.SSLCertVerificationError)
     if distrust is not None:
         return (
-            f"the certificate of Redis at {where} is not trusted ({distrust.verify_message}); name"
-            " the host as the certificate does, and append ?ssl_ca_certs=FILE where the system"
-            " does not know its authority"
+            f"the certificate of Redis at {where} is not trusted ({distrust.verify_message});"
+            f" {_TRUST.get(distrust.verify_code, _UNKNOWN_AUTHORITY)}"
         )
-    if url.startswith("rediss:") and _within(error, FileNotFoundError) is not None:
-        return "a file that it names (ssl_ca_certs, ssl_certfile, ssl_keyfile) does not exist"
     failed = _within(error, ssl.SSLError)
+    if failed is not None and "UNKNOWN_CA" in str(failed):
+        return (
+            f"Redis at {where} does not trust the client certificate in ssl_certfile; give one that"
+            " an authority in its tls-ca-cert-file has signed"
+        )
     if failed is not None and "CERTIFICATE_REQUIRED" in str(failed):
         return f"Redis at {where} requires a client certificate; {_CERTIFY}"
     reply = f"Redis cannot be reached at {where} ({reason(error)})"
     silent = isinstance(error, (RedisTimeoutError, TimeoutError))
     reset = _within(error, ConnectionResetError) is not None
     if url.startswith("rediss:") and reset:
-        # With TLS 1.3, a reset can overtake the answer that requires a certificate.
+        # With TLS 1.3, a reset can overtake the answer about the client certificate.
+        if dict(parse_url(url)).get("ssl_certfile"):
+            return f"{reply}; check whether it trusts the client certificate in ssl_certfile"
         return f"{reply}; if it requires a client certificate, {_CERTIFY}"
     if url.startswith("rediss:"):
         return f"{reply}; is it running, and does this port use TLS? If not, write redis://"

@@ -15,6 +15,7 @@ import secrets
 from typing import TYPE_CHECKING, Final, Protocol
 
 from pubsub_server.backplanes.redis.errors import cause
+from pubsub_server.backplanes.redis.failure_log import FailureLog
 from pubsub_server.backplanes.redis.servers import LINK_ERRORS
 from pubsub_server.tasks import Tasks
 
@@ -82,6 +83,7 @@ class Lease:
         self._closing = False
         self._since: float | None = None
         self._tasks = Tasks(self._loop, logger, "heartbeat")
+        self._failures = FailureLog(logger)
         self._started = False
         self._revoking: asyncio.Task[None] | None = None
         # Ids of former leases, and those of them that are no longer used for writes.
@@ -122,8 +124,8 @@ class Lease:
             try:
                 await self._beat()
             except LINK_ERRORS as error:
-                if (self.up or not self.last_heartbeat) and not self._closing:
-                    logger.warning("cannot write the heartbeat of this node: %s", cause(error))
+                if not self._closing:
+                    self._failures.warn(f"cannot write the heartbeat of this node: {cause(error)}")
                 self.up = False
             except Exception:
                 self.up = False
@@ -140,6 +142,7 @@ class Lease:
             await self._replace()
             silent = []
         self.up = True
+        self._failures.succeeded()
         # After an outage, every node gets as much time to return as this one had.
         waited = self._loop.time() - (self._since or 0)
         names = list(self._released)

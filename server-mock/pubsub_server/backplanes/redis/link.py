@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from redis.exceptions import NoScriptError, ResponseError
 
-from pubsub_server.backplanes.redis.errors import refusal
+from pubsub_server.backplanes.redis.errors import RefusedError, refusal
 from pubsub_server.backplanes.redis.servers import (
     LINK_ERRORS,
     One,
@@ -109,9 +109,16 @@ class Link:
         """The version of the server with this key; warns if its eviction policy may remove any key.
 
         Raises:
-            RedisError: It cannot be reached, refuses the credentials, or is older than 7.
+            RedisError: It cannot be reached, refuses the credentials, is older than 7, or is a
+                Sentinel.
         """
         info = await self._info(key, "server")
+        if info.get("redis_mode") == "sentinel":
+            raise RefusedError(
+                "this server is a Sentinel, which stores no messages",
+                "name the primary, or an address that follows it:"
+                " https://pubsub.hanzo.ai/docs/operations/#redis",
+            )
         version = info.get("redis_version", "0")
         if int(version.split(".")[0]) < 7:
             raise ResponseError(f"Redis {version} has no sharded channels; 7.0 or later is needed")
@@ -218,13 +225,14 @@ class Link:
         found: bytes | None = await self._ask(key, "SET", key, value, "NX", "GET")
         return value if found is None else found.decode()
 
-    async def check_channels(self, key: str) -> None:
-        """Check that the user may use channels, which have separate permissions.
+    async def check_permissions(self, key: str) -> None:
+        """Check that the user may use channels and scripts, which have separate permissions.
 
         Raises:
             RefusedError: The user may not.
         """
         await self._ask(key, "SPUBLISH", f"{key}:tried", "")
+        await self._ask(key, "EVAL", "return 0", 1, key)
 
     async def publish_empty(self, key: str, channel: str) -> None:
         """Publish an empty payload to a channel, on the connection that messages use."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+import ssl
 from contextlib import suppress
+from pathlib import Path
 from time import time as wall_clock
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
@@ -20,8 +22,15 @@ from pubsub_server.backplanes.redis.layout import VERSION, Layout
 from pubsub_server.backplanes.redis.link import Link
 from pubsub_server.backplanes.redis.reader import Reader
 from pubsub_server.backplanes.redis.servers import LINK_ERRORS
+from pubsub_server.shared.certificate_files import (
+    CertificateFileError,
+    load_authorities,
+    load_chain,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pubsub_server.backplanes.redis.node_options import NodeOptions
     from pubsub_server.backplanes.retention import Retention
 
@@ -88,7 +97,7 @@ async def open_backplane(
         # This may also be a cancellation.
         await link.close()
         if isinstance(error, (InvalidResponse, OSError, ResponseError, *LINK_ERRORS)):
-            raise UnusableError(unusable(url, error)) from None
+            raise UnusableError(unusable(url, error, cluster=cluster)) from None
         raise
     return RedisBackplane(
         link,
@@ -104,7 +113,7 @@ async def open_backplane(
 async def _prepare(link: Link, layout: Layout, timeout: float) -> str:
     """Check Redis, lay out a new one, and return the secret of its nodes."""
     await link.check(layout.secret)
-    await link.check_channels(layout.secret)
+    await link.check_permissions(layout.secret)
     _compare(layout, await link.set_default(layout.mark_key, layout.mark))
     secret = await link.set_default(layout.secret, secrets.token_hex(32))
     await _compare_clocks(link, layout)
@@ -140,8 +149,25 @@ def _see_options(url: str) -> None:
     except RedisError as error:
         detail = f"an option of the URL is invalid ({error}); {remedy}"
     else:
+        _see_files(options)
         return
     raise UnusableError(detail)
+
+
+def _see_files(options: Mapping[str, Any]) -> None:
+    """Load what the URL names, because redis-py reports an unusable file as a failed connection."""
+    authorities, certificate, key = (
+        options.get(name) for name in ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
+    )
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    try:
+        if authorities is not None:
+            load_authorities(context, "ssl_ca_certs", Path(authorities))
+        # With a passphrase, redis-py decrypts the key.
+        if certificate is not None and key is not None and "ssl_password" not in options:
+            load_chain(context, ("ssl_certfile", Path(certificate)), ("ssl_keyfile", Path(key)))
+    except CertificateFileError as error:
+        raise UnusableError(str(error)) from None
 
 
 def _compare(layout: Layout, found: str) -> None:

@@ -240,7 +240,9 @@ class Slots:
             await self._learn()
         owner = self._owners[slot]
         if owner is None:
-            raise ClusterDownError(f"no server of the cluster has slot {slot}")
+            raise ClusterDownError(
+                f"no server of the cluster has slot {slot}; check `redis-cli cluster info`"
+            )
         return self._server(owner)
 
     def known(self, key: str) -> Server | None:
