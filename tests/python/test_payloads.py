@@ -70,6 +70,7 @@ def test_plain_json_passes_and_is_measured_as_it_is_sent(data: Any) -> None:
         (float("nan"), "data", "NaN"),
         ({"price": float("inf")}, "data.price", "NaN or infinite"),
         ({"items": [1, {"n": 2**64}]}, "data.items[1].n", "64 bits"),
+        ({"a": [{"b": {1: 2}}]}, "data.a[0].b", "a key that is int"),
         ([-(2**63) - 1], "data[0]", "64 bits"),
         ({"t": "a\ud800"}, "data.t", "surrogate"),
         ({"\udfff": 1}, "data", "surrogate"),

@@ -75,13 +75,13 @@ def check_data(data: object, limit: int, *, topic: str | None = None, path: str 
                 break
     if not flat:
         try:
-            _check(data, path, 0)
+            _check(data, 0)
         except _Culprit as culprit:
+            field = f"{path}{culprit.path}"
+            if culprit.is_deep and len(field) > _KEY_SHOWN:
+                field = f"{field[:_KEY_SHOWN]}…"
             raise InvalidPayload(
-                f"`{culprit.path}` {culprit.problem}.",
-                remedy=culprit.remedy,
-                topic=topic,
-                field=culprit.path,
+                f"`{field}` {culprit.problem}.", remedy=culprit.remedy, topic=topic, field=field
             ) from None
     size = len(to_json(data))
     if size > limit:
@@ -90,70 +90,84 @@ def check_data(data: object, limit: int, *, topic: str | None = None, path: str 
 
 
 class _Culprit(Exception):
-    def __init__(self, path: str, problem: str, remedy: str | None = None) -> None:
+    """A value that is not JSON; each container on the way out adds its part of the path."""
+
+    def __init__(self, problem: str, remedy: str | None = None, *, is_deep: bool = False) -> None:
         super().__init__()
-        self.path = path
+        self.path = ""
         self.problem = problem
         self.remedy = remedy
-
-
-def _check(value: object, path: str, depth: int) -> None:
-    if value is None or value is True or value is False:
-        return
-    if isinstance(value, str):
-        if not value.isascii():
-            _check_text(value, path)
-    elif isinstance(value, int):
-        if not _INT_MIN <= value <= _INT_MAX:
-            raise _Culprit(path, "does not fit in 64 bits", "Send such a number as a string.")
-    elif isinstance(value, float):
-        if not math.isfinite(value):
-            raise _Culprit(path, "is NaN or infinite", "Send None, or a string.")
-    elif isinstance(value, dict):
-        _check_depth(path, depth)
-        for key, item in cast("dict[object, object]", value).items():
-            if not isinstance(key, str):
-                raise _Culprit(
-                    path,
-                    f"has a key that is {type(key).__name__}, not str",
-                    "Convert the keys to strings.",
-                )
-            if not key.isascii():
-                _check_text(key, path)
-            if item.__class__ in _HARMLESS:
-                continue
-            _check(item, f"{path}.{key[:_KEY_SHOWN]}", depth + 1)
-    elif isinstance(value, list | tuple):
-        _check_depth(path, depth)
-        for index, item in enumerate(cast("list[object]", value)):
-            if item.__class__ in _HARMLESS:
-                continue
-            _check(item, f"{path}[{index}]", depth + 1)
-    else:
-        # Loaded only for an error.
-        from hanzoai.pubsub.wire.hints import hint_for
-
-        raise _Culprit(
-            path, f"is of type {type(value).__name__}, which JSON does not support", hint_for(value)
-        )
+        self.is_deep = is_deep
 
 
 _HARMLESS: Final = frozenset({bool, type(None)})
 
 
-def _check_depth(path: str, depth: int) -> None:
+def _check(value: Any, depth: int) -> None:
+    # Most members need no further call. Their path is only put together for an error.
+    if isinstance(value, dict):
+        if depth == _DEPTH_MAX:
+            raise _too_deep()
+        for key, item in cast("dict[Any, Any]", value).items():
+            if key.__class__ is not str or not key.isascii():
+                _check_key(key)
+            kind = item.__class__
+            if (
+                (kind is str and item.isascii())
+                or (kind is int and _INT_MIN <= item <= _INT_MAX)
+                or kind in _HARMLESS
+            ):
+                continue
+            try:
+                _check(item, depth + 1)
+            except _Culprit as culprit:
+                culprit.path = f".{key[:_KEY_SHOWN]}{culprit.path}"
+                raise
+    elif isinstance(value, list | tuple):
+        if depth == _DEPTH_MAX:
+            raise _too_deep()
+        for index, item in enumerate(cast("list[Any]", value)):
+            kind = item.__class__
+            if (kind is str and item.isascii()) or kind in _HARMLESS:
+                continue
+            try:
+                _check(item, depth + 1)
+            except _Culprit as culprit:
+                culprit.path = f"[{index}]{culprit.path}"
+                raise
+    elif isinstance(value, str):
+        _check_text(value)
+    elif isinstance(value, int):
+        if not _INT_MIN <= value <= _INT_MAX:
+            raise _Culprit("does not fit in 64 bits", "Send such a number as a string.")
+    elif isinstance(value, float):
+        if not math.isfinite(value):
+            raise _Culprit("is NaN or infinite", "Send None, or a string.")
+    elif value is not None:
+        # Loaded only for an error.
+        from hanzoai.pubsub.wire.hints import hint_for
+
+        kind = type(value).__name__
+        raise _Culprit(f"is of type {kind}, which JSON does not support", hint_for(value))
+
+
+def _too_deep() -> _Culprit:
     # Also ends the walk through a value that contains itself.
-    if depth >= _DEPTH_MAX:
-        shown = path if len(path) <= _KEY_SHOWN else f"{path[:_KEY_SHOWN]}…"
-        raise _Culprit(shown, f"is nested deeper than {_DEPTH_MAX} levels", "Flatten it.")
+    return _Culprit(f"is nested deeper than {_DEPTH_MAX} levels", "Flatten it.", is_deep=True)
 
 
-def _check_text(text: str, path: str) -> None:
+def _check_key(key: object) -> None:
+    if not isinstance(key, str):
+        kind = type(key).__name__
+        raise _Culprit(f"has a key that is {kind}, not str", "Convert the keys to strings.")
+    _check_text(key)
+
+
+def _check_text(text: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError:
         raise _Culprit(
-            path,
             "has an unpaired surrogate, which UTF-8 cannot encode",
             'Clean it with text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").',
         ) from None
