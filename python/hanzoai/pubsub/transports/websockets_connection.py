@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 _HEAD_END: Final = b"\r\n\r\n"
 
-_BUFFER: Final = 1 << 18
+_BUFFER: Final = 1 << 16
 """Size of the receive buffer, in bytes.
 
 Without it, asyncio allocates as much for each read, which takes ten times as long as the read. The
