@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from contextlib import asynccontextmanager
 from functools import partial
-from itertools import pairwise
+from itertools import pairwise, zip_longest
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import httpx
 import pytest
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
 
 from hanzoai.pubsub import Unavailable
 from pubsub_server.backplane import Published
@@ -22,6 +26,8 @@ from pubsub_server.backplanes.redis.writer import Memory, Writer
 from pubsub_server.backplanes.retention import Keep, Retention
 from pubsub_server.shared.answers import Answer
 from pubsub_server.shared.requests import Draft
+from pubsub_server.testing import running_server
+from tests.cluster.balancers import program
 from tests.cluster.fleet import nodes, peer, present
 from tests.cluster.front import front
 from tests.cluster.redis_cluster import redis_cluster
@@ -31,10 +37,10 @@ from tests.cluster.test_feed import readiness
 from tests.cluster.test_presence import users
 from tests.cluster.test_redis_cluster import base, client, on, topics
 from tests.cluster.waiting import until
+from tests.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
-    from pathlib import Path
 
     from hanzoai.pubsub import PubSubClient
     from pubsub_server.errors import ServiceError
@@ -43,6 +49,7 @@ if TYPE_CHECKING:
     from tests.cluster.redis_cluster import Cluster
 
 BOUND = 60
+PAGE = Path(__file__).parents[2] / "docs" / "operations.md"
 LOSSY: dict[str, Any] = {"redis_durable": False, "publish_rate_service": 10_000}
 
 
@@ -117,6 +124,64 @@ async def history(node: RunningServer, topic: str, **params: int) -> tuple[list[
 
 def ascending(positions: list[int]) -> bool:
     return all(one < other for one, other in pairwise(positions))
+
+
+@asynccontextmanager
+async def followed(folder: Path, *stores: Store) -> AsyncGenerator[str]:
+    """Run HAProxy with the configuration of the manual in front of these stores; yield its URL."""
+    [text] = re.findall(r'title="redis.cfg"\n(.*?)```', PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    port = free_port()
+    text = text.replace("127.0.0.1:6380", f"127.0.0.1:{port}")
+    places = [f"127.0.0.1:{store.port}" for store in stores]
+    given = re.findall(r"10\.\S+", text)
+    for place, mine in zip_longest(given, places, fillvalue=f"127.0.0.1:{free_port()}"):
+        text = text.replace(place, mine)
+    file = folder / "redis.cfg"
+    file.write_text(text, encoding="utf-8")
+    with (folder / "haproxy.log").open("wb") as log:
+        process = await asyncio.create_subprocess_exec(
+            program("haproxy"), "-db", "-f", file, stdout=log, stderr=log
+        )
+    url = f"redis://127.0.0.1:{port}"
+    client = Redis.from_url(url)
+    try:
+        await until(partial(role, client), "master")
+        yield url
+    finally:
+        await client.aclose()
+        process.terminate()
+        await process.wait()
+
+
+async def role(client: Redis) -> str:
+    try:
+        return str((await client.info("replication"))["role"])
+    except RedisError:
+        return "none"
+
+
+async def test_nodes_follow_the_primary_behind_the_proxy_of_the_manual(tmp_path: Path) -> None:
+    primary = Store("redis", tmp_path / "primary", "--repl-diskless-sync-delay", "0")
+    replica = Store("redis", tmp_path / "replica", "--replicaof", f"127.0.0.1 {primary.port}")
+    try:
+        async with asyncio.timeout(BOUND):
+            await primary.start()
+            await replica.start()
+            async with (
+                followed(tmp_path, replica, primary) as url,
+                running_server(redis_url=url, **LOSSY) as node,
+                client(node) as ps,
+            ):
+                await publish(ps, "demo.x", 0)
+                await replicated(primary, replica)
+                await primary.end()
+                await replica.command("REPLICAOF", "NO", "ONE")
+                await publish(ps, "demo.x", 1)
+                data, _ = await history(node, "demo.x")
+                assert data == [0, 1]
+    finally:
+        for store in (primary, replica):
+            await store.end()
 
 
 @pytest.mark.parametrize("kind", ["redis", "valkey"])
