@@ -258,7 +258,7 @@ def test_values_that_python_cannot_hold_spoil_their_rows_alone() -> None:
         batch = pa.RecordBatch.from_arrays([names, column], ["topic", "data"])
         (chunk,) = chunks([batch], 500, 1 << 20)
         encoded = encoder().encode_all(chunk)
-        assert [json.loads(message.text)["data"] for message in encoded.messages] == [wanted]
+        assert [json.loads(text)["data"] for text in encoded.messages.texts] == [wanted]
         ((place, error),) = encoded.refused
         assert (place, error.field) == (1, "data")
         assert why in error.message
@@ -394,7 +394,7 @@ def test_a_chunk_becomes_what_its_rows_become_one_by_one(ids: IdStrategy, ttl: i
             except (InvalidTopic, InvalidPayload, PayloadTooLarge) as error:
                 refused.append((place, str(error)))
         encoded = all_.encode_all(chunk)
-        assert encoded.messages == messages
+        assert list(encoded.messages.one_by_one()) == messages
         assert [(place, str(error)) for place, error in encoded.refused] == refused
         assert sorted([*encoded.places, *(place for place, _ in refused)]) == list(range(8))
 
@@ -405,7 +405,7 @@ def test_more_topics_than_are_remembered_are_encoded_alike() -> None:
         topics = [f"user.{number}" for number in range(start, start + 500)]
         nothing = [None] * 500
         found = encode.encode_all(Chunk(topics, nothing, ["1"] * 500, nothing, nothing))
-        assert [message.topic for message in found.messages] == topics
+        assert found.messages.topics == topics
     assert len(encode._topics) <= 10_000
 
 

@@ -27,7 +27,7 @@ from hanzoai.pubsub.errors import (
 )
 from hanzoai.pubsub.spark import PubSubConfig, publish_partition
 from hanzoai.pubsub.spark import publish as engine
-from hanzoai.pubsub.spark.messages import Message
+from hanzoai.pubsub.spark.messages import Messages
 from hanzoai.pubsub.spark.sender import Sender
 
 if TYPE_CHECKING:
@@ -365,6 +365,6 @@ def test_a_stopped_sender_sends_nothing_more(peer: Peer) -> None:
     stop.set()
     sender = peer.sender(PubSubConfig(URL))
     with pytest.raises(ClosedError):
-        sender.send([Message("a", '{"topic":"a","data":1,"id":"x"}', 30)], stop)
+        sender.send(Messages(["a"], ['{"topic":"a","data":1,"id":"x"}'], [30]), stop)
     sender.close()
     assert peer.batches == []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pydantic_core import from_json, to_json
@@ -13,7 +13,7 @@ from hanzoai.pubsub.spark.values import Ambiguous, all_json, check_json, to_text
 from hanzoai.pubsub.topics import validate_topic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from hanzoai.pubsub.spark.config import PubSubConfig
     from hanzoai.pubsub.spark.ids import Numbering
@@ -40,8 +40,46 @@ class Message(NamedTuple):
     size: int
 
 
-_message: Final = partial(tuple.__new__, Message)  # pyright: ignore[reportUnknownMemberType]
-"""Like `Message._make`, without a Python call per message."""
+@dataclass(slots=True)
+class Messages:
+    """Items of a batch as columns: one tuple per item would cost a tenth of the time of a task.
+
+    Attributes:
+        topics: Topic of each item.
+        texts: The items as JSON.
+        sizes: Their sizes in bytes.
+    """
+
+    topics: list[str] = field(default_factory=list[str])
+    texts: list[str] = field(default_factory=list[str])
+    sizes: list[int] = field(default_factory=list[int])
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def add(self, message: Message) -> None:
+        """Add an item."""
+        self.topics.append(message.topic)
+        self.texts.append(message.text)
+        self.sizes.append(message.size)
+
+    def extend(self, other: Messages) -> None:
+        """Add the items of another batch."""
+        self.topics += other.topics
+        self.texts += other.texts
+        self.sizes += other.sizes
+
+    def one_by_one(self) -> Iterable[Message]:
+        """Return the items."""
+        return map(Message, self.topics, self.texts, self.sizes)
+
+
+def together(messages: Iterable[Message]) -> Messages:
+    """Return messages as a batch."""
+    found = Messages()
+    for message in messages:
+        found.add(message)
+    return found
 
 
 class Encoded(NamedTuple):
@@ -53,7 +91,7 @@ class Encoded(NamedTuple):
         refused: Errors of the invalid rows, by index in the chunk.
     """
 
-    messages: list[Message]
+    messages: Messages
     places: Sequence[int]
     refused: list[tuple[int, PubSubError]]
 
@@ -77,18 +115,18 @@ class Encoder:
         plain = self._plain(chunk)
         if plain is not None:
             return Encoded(plain, range(len(plain)), [])
-        messages: list[Message] = []
+        messages = Messages()
         places: list[int] = []
         refused: list[tuple[int, PubSubError]] = []
         for place in range(len(chunk.data)):
             try:
-                messages.append(self.encode(chunk.record(place)))
+                messages.add(self.encode(chunk.record(place)))
                 places.append(place)
             except (InvalidTopic, InvalidPayload, PayloadTooLarge) as error:
                 refused.append((place, error))
         return Encoded(messages, places, refused)
 
-    def _plain(self, chunk: Chunk) -> list[Message] | None:
+    def _plain(self, chunk: Chunk) -> Messages | None:
         """Return the messages of ordinary rows; None if a row needs `encode`.
 
         Numbers rows only after all checks, so the ids are the same as those of `encode`.
@@ -123,7 +161,7 @@ class Encoder:
         else:
             items = [f'{head},"id":{id}{rest}}}' for head, id in zip(heads, ids, strict=True)]
         sizes = map(len, items) if "".join(items).isascii() else map(_bytes, items)
-        return list(map(_message, zip(topics, items, sizes, strict=True)))
+        return Messages(topics, items, list(sizes))
 
     def encode(self, record: Record) -> Message:
         """Check a record and write it.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from hanzoai.pubsub.errors import ClosedError, PubSubError
 from hanzoai.pubsub.spark.ids import numbering
-from hanzoai.pubsub.spark.messages import Encoder
+from hanzoai.pubsub.spark.messages import Encoder, together
 from hanzoai.pubsub.spark.records import Record
 from hanzoai.pubsub.spark.sender import Sender
 
@@ -144,7 +144,7 @@ class Outlet:
         try:
             if self._sender is None:
                 self._sender = Sender(self._config)
-            sent = self._sender.send([self._message(each) for each in reports], stop)
+            sent = self._sender.send(together(map(self._message, reports)), stop)
             error = sent.refused[0][1] if sent.refused else None
             self.stats.published += sent.accepted
             self.stats.failed += len(sent.refused)

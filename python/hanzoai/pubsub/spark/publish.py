@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hanzoai.pubsub.errors import PayloadTooLarge, PermissionDenied, PubSubError, from_code
 from hanzoai.pubsub.spark.ids import numbering
-from hanzoai.pubsub.spark.messages import Encoder, letter
+from hanzoai.pubsub.spark.messages import Encoder, Messages, letter, together
 from hanzoai.pubsub.spark.pace import Pace
 from hanzoai.pubsub.spark.records import chunks
 from hanzoai.pubsub.spark.sender import sender_of
@@ -198,13 +198,18 @@ class _Batch:
     __slots__ = ("_origins", "messages")
 
     def __init__(self) -> None:
-        self.messages: list[Message] = []
+        self.messages = Messages()
         self._origins: list[tuple[Chunk, Sequence[int]]] = []
 
-    def add(self, chunk: Chunk, places: Sequence[int], messages: Sequence[Message]) -> None:
+    def add(self, chunk: Chunk, places: Sequence[int], messages: Messages) -> None:
         """Add messages of the rows at these places of a chunk."""
-        self.messages += messages
+        self.messages.extend(messages)
         self._origins.append((chunk, places))
+
+    def add_one(self, chunk: Chunk, place: int, message: Message) -> None:
+        """Add the message of the row at this place of a chunk."""
+        self.messages.add(message)
+        self._origins.append((chunk, (place,)))
 
     def record(self, place: int) -> Record:
         """Return the row of a message."""
@@ -265,7 +270,7 @@ class _Run:
         if len(self._batch.messages) >= self._most:
             self._flush()
         messages = encoded.messages
-        size = sum([message.size for message in messages]) + len(messages)
+        size = sum(messages.sizes) + len(messages)
         if (
             len(self._batch.messages) + len(messages) <= self._most
             and self._size + size <= config.max_batch_bytes
@@ -273,14 +278,14 @@ class _Run:
             self._batch.add(chunk, encoded.places, messages)
             self._size += size
             return
-        for place, message in zip(encoded.places, messages, strict=True):
+        for place, message in zip(encoded.places, messages.one_by_one(), strict=True):
             size = message.size + 1
             if self._batch.messages and (
                 len(self._batch.messages) >= self._most
                 or self._size + size > config.max_batch_bytes
             ):
                 self._flush()
-            self._batch.add(chunk, (place,), (message,))
+            self._batch.add_one(chunk, place, message)
             self._size += size
 
     @property
@@ -336,7 +341,7 @@ class _Run:
             while letters and (not part or size + letters[-1].size < self._config.max_batch_bytes):
                 part.append(letters.pop())
                 size += part[-1].size
-            sent = self._sender.send(part, self._stop)
+            sent = self._sender.send(together(part), self._stop)
             for _, error in sent.refused:
                 # The row was rejected for another reason before: its letter exists.
                 if error.code != "conflict":

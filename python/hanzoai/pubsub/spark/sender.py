@@ -36,11 +36,11 @@ from hanzoai.pubsub.spark.credentials import Credentials
 from hanzoai.pubsub.spark.pace import Pace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from concurrent.futures import Future
 
     from hanzoai.pubsub.spark.config import PubSubConfig
-    from hanzoai.pubsub.spark.messages import Message
+    from hanzoai.pubsub.spark.messages import Messages
 
 logger = logging.getLogger("hanzoai.pubsub.spark")
 
@@ -97,7 +97,7 @@ class Sender:
         self._connection = Connection(config, transport)
         self._pool = ThreadPoolExecutor(config.max_in_flight, thread_name_prefix="hanzo-pubsub")
 
-    def submit(self, messages: Sequence[Message], stop: threading.Event) -> Future[Sent]:
+    def submit(self, messages: Messages, stop: threading.Event) -> Future[Sent]:
         """Call `send` in a thread."""
         return self._pool.submit(self.send, messages, stop)
 
@@ -110,7 +110,7 @@ class Sender:
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._connection.close()
 
-    def send(self, messages: Sequence[Message], stop: threading.Event) -> Sent:
+    def send(self, messages: Messages, stop: threading.Event) -> Sent:
         """Publish a batch; returns when each message is published or permanently rejected.
 
         Args:
@@ -135,7 +135,7 @@ class Sender:
             self._wait(stop, wait)
             token = attempts.token()
             try:
-                status, headers, body = self._post([messages[n].text for n in places], token)
+                status, headers, body = self._post([messages.texts[n] for n in places], token)
             except httpx.HTTPError as error:
                 delay = attempts.unreachable(error)
             else:
@@ -158,7 +158,7 @@ class Sender:
                     todo.extendleft((places[half:], places[:half]))
                     sent.retries += 1
                     continue
-                error_ = read_error(status, headers, body, messages[places[0]].topic)
+                error_ = read_error(status, headers, body, messages.topics[places[0]])
                 if status in _SOME_ITEM:
                     sent.refused.append((places[0], error_))
                     continue
@@ -180,7 +180,7 @@ class Sender:
 
     def _process_results(
         self,
-        messages: Sequence[Message],
+        messages: Messages,
         places: list[int],
         body: bytes,
         sent: Sent,
@@ -205,7 +205,7 @@ class Sender:
                 if result.get("duplicate") is True:
                     sent.duplicates += 1
                 continue
-            found = _item_error(error, messages[place].topic)
+            found = _item_error(error, messages.topics[place])
             if found.code in _TRANSIENT:
                 limited = limited or found.code == "rate_limited"
                 wait = max(wait, found.retry_after or 0.0)
