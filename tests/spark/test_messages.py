@@ -399,6 +399,15 @@ def test_a_chunk_becomes_what_its_rows_become_one_by_one(ids: IdStrategy, ttl: i
         assert sorted([*encoded.places, *(place for place, _ in refused)]) == list(range(8))
 
 
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity"])
+def test_a_number_that_json_lacks_is_refused_alone_in_a_chunk(number: str) -> None:
+    rows = [{"topic": "a.b", "data": data} for data in ("{}", f'{{"x": {number}}}', '{"x": "N I"}')]
+    (chunk,) = chunks(rows, 500, 1 << 20)
+    encoded = encoder().encode_all(chunk)
+    assert list(encoded.places) == [0, 2]
+    assert [place for place, _ in encoded.refused] == [1]
+
+
 def test_more_topics_than_are_remembered_are_encoded_alike() -> None:
     encode = encoder()
     for start in range(0, 30_000, 500):

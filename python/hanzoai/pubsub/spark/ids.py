@@ -85,16 +85,15 @@ class _Content(Numbering):
     def each(self, contents: Sequence[str]) -> list[str]:
         # For new contents, the ids of `__call__` in three quarters of the time.
         copy = self._prefix.copy
-        found: list[bytes] = []
-        for content in contents:
-            digest = copy()
+        digests = [copy() for _ in contents]
+        for digest, content in zip(digests, contents, strict=True):
             digest.update(content.encode())
-            found.append(digest.digest())
+        found = [digest.digest() for digest in digests]
         keys = {each[:8] for each in found}
         if len(keys) < len(found) or not self._seen.isdisjoint(keys):
             return super().each(contents)
         self._seen |= keys
-        return [f"msg_{each.hex()}" for each in found]
+        return ["msg_" + each.hex() for each in found]
 
 
 class _Position(Numbering):

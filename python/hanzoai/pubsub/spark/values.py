@@ -57,7 +57,8 @@ def all_json(values: Sequence[object]) -> Sequence[str]:
     texts = cast("Sequence[str]", values)
     # Performs the checks of `check_json` on all of them at once.
     together = "".join(texts)
-    if "NaN" in together or "Infinity" in together:
+    # Most texts have neither letter, and a search for one letter takes a tenth of the time.
+    if ("N" in together and "NaN" in together) or ("I" in together and "Infinity" in together):
         for text in texts:
             check_json(text)
     else:
