@@ -304,6 +304,7 @@ def test_a_token_that_lacks_a_permission_is_read_again_by_the_next_query(tmp_pat
         (httpx.Response(401), AuthError),
         (httpx.Response(403), PermissionDenied),
         (httpx.Response(404), NotFound),
+        (httpx.Response(501, text="<html>"), NotFound),
         (httpx.Response(429), RateLimited),
         (httpx.ConnectError("no"), ConnectionFailed),
         (httpx.Response(200, text="<html>"), ProtocolError),

@@ -348,6 +348,7 @@ def test_a_bad_row_fails_the_task_and_stops_what_is_under_way(peer: Peer) -> Non
         (httpx.Response(200, text="<html>"), ProtocolError),
         (httpx.Response(200, json={"results": []}), ProtocolError),
         (httpx.Response(404), NotFound),
+        (httpx.Response(501, text="<html>"), NotFound),
         (httpx.Response(403, json={"code": "forbidden"}), PermissionDenied),
     ],
 )

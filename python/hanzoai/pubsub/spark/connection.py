@@ -26,6 +26,8 @@ PATIENCE: Final = 10
 """Factor of `max_retries` when the server asks to wait, since it may be serving other clients."""
 AGAIN: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 """Statuses after which the same request may succeed."""
+WITHOUT_ROUTE: Final = frozenset({404, 405, 501})
+"""Statuses of a server that does not have the requested path or method."""
 
 
 class _Closable(Protocol):

@@ -20,7 +20,7 @@ from hanzoai.pubsub.errors import (
 )
 from hanzoai.pubsub.http.library import httpx
 from hanzoai.pubsub.http.problems import read_error
-from hanzoai.pubsub.spark.connection import Attempts, Connection, PerProcess
+from hanzoai.pubsub.spark.connection import WITHOUT_ROUTE, Attempts, Connection, PerProcess
 from hanzoai.pubsub.spark.credentials import Credentials
 from hanzoai.pubsub.spark.planning import Standing
 
@@ -168,7 +168,7 @@ class Fetcher:
             found = read_error(status, response.headers, response.content, topic)
             delay = attempts.answered(status, found, token)
             if delay is None:
-                if status in (404, 405):
+                if status in WITHOUT_ROUTE:
                     raise NotFound(
                         f"The server does not support {method} {path.partition('/topics')[0]}.",
                         remedy="Check that `url` is that of PubSub, of a version with positions.",

@@ -27,6 +27,7 @@ from hanzoai.pubsub.http.library import httpx
 from hanzoai.pubsub.http.problems import read_error
 from hanzoai.pubsub.spark.connection import (
     PATIENCE,
+    WITHOUT_ROUTE,
     Attempts,
     Connection,
     PerProcess,
@@ -290,7 +291,7 @@ def _item_error(error: Any, topic: str) -> PubSubError:
 
 
 def _final(status: int, error: PubSubError) -> PubSubError:
-    if status in (404, 405):
+    if status in WITHOUT_ROUTE:
         return NotFound(
             "The server does not support batches.",
             remedy="Check that `url` is that of PubSub, of a version with /v1/messages:batch.",
