@@ -186,6 +186,17 @@ def test_a_commit_logs_the_sum_of_its_tasks_only_on_request(
     assert "7" in batched
 
 
+def test_a_process_without_logging_shows_the_requested_counters(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # As in a process of Spark; pytest has handlers at the root.
+    monkeypatch.setattr(logging.getLogger("hanzoai.pubsub.spark"), "propagate", False)
+    BatchSink(config()).commit([stats(3)])
+    assert capsys.readouterr().err == ""
+    BatchSink(config(log_stats=True)).commit([stats(3)])
+    assert capsys.readouterr().err.startswith("write committed: PublishStats(partition=0")
+
+
 def test_an_abort_says_how_many_rows_stay_published_at_least(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

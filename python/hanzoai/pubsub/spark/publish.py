@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 import threading
 import time
@@ -21,7 +20,7 @@ from hanzoai.pubsub.spark.messages import Encoder, Messages, letter, together
 from hanzoai.pubsub.spark.pace import Pace
 from hanzoai.pubsub.spark.records import chunks
 from hanzoai.pubsub.spark.sender import sender_of
-from hanzoai.pubsub.spark.stats import PublishStats
+from hanzoai.pubsub.spark.stats import PublishStats, log_stats
 from hanzoai.pubsub.spark.traces import brief
 
 if TYPE_CHECKING:
@@ -32,9 +31,6 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.spark.messages import Encoded, Message
     from hanzoai.pubsub.spark.records import Chunk, Record
     from hanzoai.pubsub.spark.sender import Sender, Sent
-
-
-logger = logging.getLogger("hanzoai.pubsub.spark")
 
 ARROW_SCHEMA: Final = (
     "part BIGINT, attempt BIGINT, rows BIGINT, duplicates BIGINT, dead_letters BIGINT,"
@@ -262,7 +258,7 @@ class _Run:
             raise
         stats.seconds = time.perf_counter() - begin
         if config.log_stats:
-            logger.info("partition published: %s", stats)
+            log_stats("partition published: %s", stats)
         return stats
 
     def _add(self, chunk: Chunk, encoded: Encoded) -> None:

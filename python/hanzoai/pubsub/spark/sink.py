@@ -27,7 +27,7 @@ from hanzoai.pubsub.errors import InvalidOption
 from hanzoai.pubsub.spark.options import sink_config
 from hanzoai.pubsub.spark.publish import publish_partition
 from hanzoai.pubsub.spark.records import check_columns
-from hanzoai.pubsub.spark.stats import PublishStats
+from hanzoai.pubsub.spark.stats import PublishStats, log_stats
 from hanzoai.pubsub.spark.traces import brief
 
 if TYPE_CHECKING:
@@ -180,7 +180,7 @@ def _log(config: PubSubConfig, what: str, messages: Sequence[Any], batch: int | 
             total.rows,
         )
     elif config.log_stats:
-        logger.info("write committed%s: %s", _of(batch), total)
+        log_stats("write committed%s: %s", _of(batch), total)
 
 
 def _of(batch: int | None) -> str:

@@ -1,8 +1,12 @@
-"""Counters of a task."""
+"""Counters of a task, and their log lines."""
 
 from __future__ import annotations
 
+import logging
+import sys
 from dataclasses import dataclass
+
+logger = logging.getLogger("hanzoai.pubsub.spark")
 
 
 @dataclass(slots=True)
@@ -42,3 +46,18 @@ class PublishStats:
         self.batches += other.batches
         self.retries += other.retries
         self.bytes += other.bytes
+
+
+def log_stats(text: str, *values: object) -> None:
+    """Log counters at INFO; on stderr if the process has no logging, such as those of Spark.
+
+    Python shows only warnings there, and a user cannot configure it.
+
+    Args:
+        text: What to log, with a place for each value.
+        *values: The values.
+    """
+    if logger.hasHandlers():
+        logger.info(text, *values)
+    else:
+        sys.stderr.write(f"{text % values}\n")
