@@ -33,7 +33,7 @@ _PARTS: dict[str, tuple[str, str]] = {
 def lifecycle(machine: Lifecycle) -> str:
     """The module `generated/lifecycle.ts`, without the events of `connected`.
 
-    Final states, which have no events, and faults, which cannot happen, are left out.
+    Faults, which cannot happen, are left out. So are final states, which ignore all events.
     """
     public = dict.fromkeys(machine.public.values())
     welcomed = _welcomed(machine)
@@ -76,7 +76,7 @@ def lifecycle(machine: Lifecycle) -> str:
         "",
         *_functions(machine, [event for event in machine.sources if event not in welcomed]),
         "/** What happens when a timer runs out. */",
-        "export const ON_TIMER: Readonly<Record<Timer, <E>(m: Steps<E>, e: E) => void>> = {",
+        "export const ON_TIMER: Readonly<Record<string, <E>(m: Steps<E>, e: E) => void>> = {",
         *(f"  {timer}: {_function(event)}," for timer, event in machine.timers.items()),
         "};",
         "",
@@ -144,8 +144,11 @@ def _event(machine: Lifecycle, event: str) -> list[str]:
     if len(groups) == 1:
         ((ways, states),) = groups.items()
         body = _chain(machine, ways)
+        if not ignored and machine.sources[event] not in {"user", "session"}:
+            return body  # what causes it has ended with the session
         if not ignored:
-            return body
+            unfinished = " && ".join(f"m.state !== {single(state)}" for state in machine.final)
+            return [f"if ({unfinished}) {{", *body, "}"]
         outside = len(ignored) < len(states)
         compared = [
             f"m.state {'!==' if outside else '==='} {single(state)}"

@@ -163,8 +163,10 @@ export function onClose<E>(m: Steps<E>, e: E): void {
 
 /** `abort`, from the user. */
 export function onAbort<E>(m: Steps<E>, e: E): void {
-  m._enter('closed', e);
-  m._finish(e);
+  if (m.state !== 'closed' && m.state !== 'failed') {
+    m._enter('closed', e);
+    m._finish(e);
+  }
 }
 
 /** `token`, from the shell. */
@@ -579,10 +581,13 @@ export function onUpgradeDue<E>(m: Steps<E>, e: E): void {
 }
 
 /** The timer `drain` ran out. */
-export const onDrainTimeout: typeof onAbort = onAbort;
+export function onDrainTimeout<E>(m: Steps<E>, e: E): void {
+  m._enter('closed', e);
+  m._finish(e);
+}
 
 /** What happens when a timer runs out. */
-export const ON_TIMER: Readonly<Record<Timer, <E>(m: Steps<E>, e: E) => void>> = {
+export const ON_TIMER: Readonly<Record<string, <E>(m: Steps<E>, e: E) => void>> = {
   fetch: onFetchTimeout,
   open: onOpenTimeout,
   ping: onPingDue,

@@ -20,7 +20,7 @@ import { Credentials } from './credentials.js';
 import { actionOf, codeOf, type SessionEvent, unexplained } from './events.js';
 import type { Operations } from './operations.js';
 import type { Peer } from './peer.js';
-import type { Rejected } from './ports.js';
+import type { Rejected, TimerName } from './ports.js';
 import { TransportChoice } from './transport_choice.js';
 
 const NORMAL = 1000;
@@ -41,8 +41,6 @@ const AFTER = {
 /** The state of a session. */
 export class Lifecycle implements Steps<SessionEvent> {
   state: State = INITIAL;
-  /** The session has ended. */
-  over = false;
   /** A transport is being opened, or open. */
   linked = false;
   /** Added before a server welcomes the client. */
@@ -52,6 +50,7 @@ export class Lifecycle implements Steps<SessionEvent> {
   readonly _choice: TransportChoice;
   /** Whether the transport has pings and adds single subscriptions; an event stream does not. */
   _hasPings = true;
+  /** The program has asked for the end, or the session has ended: it rejects new calls. */
   _draining = false;
   _overdue = false;
   /** Whether the current connection has been useful. */
@@ -90,7 +89,7 @@ export class Lifecycle implements Steps<SessionEvent> {
   }
 
   /** A timer fired; some show the duration of an outage. */
-  _noteLate(timer: Timer): void {
+  _noteLate(timer: TimerName): void {
     if (timer === 'fallback') this._choice._isLate = true;
     if (timer !== 'suspend') return;
     this._overdue = true;
@@ -376,7 +375,7 @@ export class Lifecycle implements Steps<SessionEvent> {
 
   /** Let no timer, no call and no transport outlive the session; settle what is left. */
   private _end(error?: Rejected): void {
-    this.over = true;
+    this._draining = true;
     this._context.peer = undefined;
     this._context.timers.stopAll();
     this._credentials._abandon();

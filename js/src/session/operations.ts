@@ -11,7 +11,7 @@ import type { Context } from './context.js';
 import { RATE_LIMITED, type SessionEvent } from './events.js';
 import type { OwnPresence } from './own_presence.js';
 import { readPeer } from './peer.js';
-import type { DeliveryPorts, OutcomePort, Rejected, SessionTimer } from './ports.js';
+import type { DeliveryPorts, OutcomePort, Rejected, TimerName } from './ports.js';
 import { Publishes } from './publishes.js';
 import type { Publish, Subscribe } from './requests.js';
 import { Subscriptions } from './subscriptions.js';
@@ -21,7 +21,7 @@ const CLOSED: Rejected = { kind: 'rejected', code: 'closed', message: 'The clien
 /** The session, as its operations see it. */
 interface Operated {
   readonly context: Context;
-  readonly lifecycle: Steps<SessionEvent> & { readonly over: boolean; _noteUseful(): void };
+  readonly lifecycle: Steps<SessionEvent> & { _noteUseful(): void };
   /** The program made a call. */
   _called(): void;
   /** A call is complete. */
@@ -53,7 +53,7 @@ export class Operations {
 
   /** Add a subscription; its presence requires that part. */
   subscribe(request: Subscribe): void {
-    if (this._ended) {
+    if (this._session.lifecycle._draining) {
       const { code, message } = CLOSED;
       const denied = request.topics.map((topic) => ({ topic, code, message }));
       this.deliveries.joined(request.sub, [], denied);
@@ -73,7 +73,7 @@ export class Operations {
 
   /** Add a publish. */
   publish(publish: Publish): void {
-    if (this._ended) {
+    if (this._session.lifecycle._draining) {
       this.outcomes.settle(publish.ref, CLOSED);
     } else {
       this.publishes.publish(publish);
@@ -94,7 +94,7 @@ export class Operations {
    * @param ref Chosen by the caller, not used before; undefined if no call waits.
    */
   updatePresence(topic: string | undefined, data: JsonObject, ref?: number): void {
-    if (!this._session.lifecycle.over) {
+    if (!this._session.lifecycle._draining) {
       this.ownPresence?.update(topic, data, ref);
       this._session._called();
     } else if (ref) {
@@ -142,7 +142,7 @@ export class Operations {
   }
 
   /** A timer of the operations fired. */
-  timerFired(timer: SessionTimer): void {
+  timerFired(timer: TimerName): void {
     const { subscriptions, publishes, ownPresence } = this;
     if (timer === 'rejoin') {
       subscriptions.rejoin();
@@ -170,11 +170,5 @@ export class Operations {
     this.subscriptions.lost();
     this.publishes.settleAll(unsent);
     this.ownPresence?.settleAll(unsent);
-  }
-
-  /** Whether the session has ended, or ends when all publishes are settled. */
-  private get _ended(): boolean {
-    const { over, _draining } = this._session.lifecycle;
-    return _draining || over;
   }
 }

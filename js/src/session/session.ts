@@ -13,7 +13,7 @@ import { Context } from './context.js';
 import { actionOf, endsConnection, type SessionEvent, TIMEOUTS } from './events.js';
 import { Lifecycle } from './lifecycle.js';
 import type { Operations } from './operations.js';
-import type { Ports, SessionTimer, TimerName } from './ports.js';
+import type { Ports, TimerName } from './ports.js';
 
 /** The life of one client, from `connect` to the port `finished`. */
 export class Session {
@@ -51,7 +51,7 @@ export class Session {
 
   /** End the session now; unsettled publishes become unknown or refused. */
   abort(): void {
-    if (!this.lifecycle.over) this._fire(table.onAbort);
+    this._fire(table.onAbort);
   }
 
   // ---------------------------------------------------------------- from outside
@@ -112,12 +112,12 @@ export class Session {
     if (!this.context.timers.fired(timer)) return;
     const { lifecycle } = this;
     const event: SessionEvent = { ...TIMEOUTS[timer], kind: timer, idle };
-    const fire = table.ON_TIMER[timer as table.Timer];
+    const fire = table.ON_TIMER[timer];
     if (fire) {
-      lifecycle._noteLate(timer as table.Timer);
+      lifecycle._noteLate(timer);
       fire(lifecycle, event);
     } else if (timer !== 'hold') {
-      this.operations?.timerFired(timer as SessionTimer);
+      this.operations?.timerFired(timer);
     } else if (lifecycle._attempts._shortenLater) {
       table.onCalled(lifecycle, event);
     }
@@ -173,8 +173,7 @@ export class Session {
   /** End a call: finish a session that has settled everything, and start timers. */
   _end(event: SessionEvent = {}): void {
     const { lifecycle, context } = this;
-    if (lifecycle._draining && !lifecycle._unsettled && !lifecycle.over)
-      table.onDrained(lifecycle, event);
+    if (lifecycle._draining && !lifecycle._unsettled) table.onDrained(lifecycle, event);
     if (context.timers._due.size) context.timers.startDue();
   }
 }

@@ -159,8 +159,8 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
   'the final error has no remedy': replaced('lifecycle.ts', 'message, remedy });', 'message });'),
   'a closed session subscribes': replaced(
     'operations.ts',
-    'return _draining || over;',
-    'return false;',
+    'if (this._session.lifecycle._draining) {\n      const',
+    'if (false) {\n      const',
   ),
   'closing does not wait for publishes': replaced(
     'session.ts',

@@ -35,7 +35,7 @@ function* faultsIn(name: string): Generator<[name: string, text: string]> {
     const planted = (text: string): string =>
       lines.map((other, at) => (at === n ? text : other)).join('\n');
     if (/^ +m\._[\w.]+\(.*\);$/.test(line)) yield [`${place} without ${line.trim()}`, planted('')];
-    const guard = /if \((!?m\._.*)\) \{$/.exec(line)?.[1];
+    const guard = /if \((!?m\.(?:_|state !==).*)\) \{$/.exec(line)?.[1];
     if (guard) {
       yield [`${place} whether or not ${guard}`, planted(line.replace(guard, 'true'))];
       yield [`${place} never ${guard}`, planted(line.replace(guard, 'false'))];

@@ -46,7 +46,8 @@ class Lifecycle(Steps[SessionEvent]):
 
     Attributes:
         state: The session's state in the table.
-        is_draining: The session ends once all publishes are settled.
+        is_draining: The program has asked for the end, or the session has ended: it rejects new
+            calls.
         is_linked: A transport is being opened, or open.
         incremental: Whether the transport has pings and adds single subscriptions; an event stream
             does not.
@@ -408,6 +409,7 @@ class Lifecycle(Steps[SessionEvent]):
 
     def _end(self, unsent: Rejected) -> None:
         """Stop all timers, calls and the transport; settle the remaining publishes."""
+        self.is_draining = True
         self._subscriptions.lost()
         self._context.peer = None
         self._timers.stop_all()

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from hanzoai.pubsub.generated import wire
-from hanzoai.pubsub.generated.lifecycle import FINAL, TIMERS
+from hanzoai.pubsub.generated.lifecycle import TIMERS
 from hanzoai.pubsub.generated.wire import ErrorFrame, MessageFrame, PublishedFrame
 from hanzoai.pubsub.session.context import Context
 from hanzoai.pubsub.session.events import (
@@ -98,7 +98,7 @@ class Session:
 
     def subscribe(self, request: Subscribe) -> None:
         """Add a subscription."""
-        if self.lifecycle.is_draining or self.state in FINAL:
+        if self.lifecycle.is_draining:
             denied = tuple(
                 wire.Denial(topic=topic, code=_CLOSED.code, message=_CLOSED.message)
                 for topic in request.topics
@@ -118,7 +118,7 @@ class Session:
     def publish(self, request: Publish) -> None:
         """Publish; the port `settle` receives the outcome."""
         lifecycle = self.lifecycle
-        if lifecycle.is_draining or lifecycle.state in FINAL:
+        if lifecycle.is_draining:
             self._ports.settle(request.ref, _CLOSED)
         else:
             self.publishes.publish(request)
@@ -144,7 +144,7 @@ class Session:
             ref: Unique number that identifies the update in the port `settle`; None if no call
                 waits.
         """
-        if self.state not in FINAL:
+        if not self.lifecycle.is_draining:
             self.own_presence.update(topic, data, ref)
             self._called()
         elif ref is not None:
@@ -311,7 +311,7 @@ class Session:
     def end_step(self, event: SessionEvent = NO_DETAILS) -> None:
         """End the session if it waits for that, and start the timers that are due."""
         lifecycle, timers = self.lifecycle, self._timers
-        if lifecycle.is_draining and not len(self.publishes) and lifecycle.state not in FINAL:
+        if lifecycle.is_draining and not len(self.publishes):
             lifecycle.fire("drained", event)
         if timers.due:
             timers.start_due()
