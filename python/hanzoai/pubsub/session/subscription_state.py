@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Final
 from hanzoai.pubsub.session.cursor import Answer
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from hanzoai.pubsub.generated.wire import Denial, Message
     from hanzoai.pubsub.session.cursor import Cursor
     from hanzoai.pubsub.session.requests import Subscribe
@@ -63,9 +65,9 @@ class SubscriptionState:
         self.sub = self.request.sub
         self.patterns = list(self.request.topics)
 
-    def drop_held(self) -> None:
-        """Hold no messages any more."""
-        self.held = []
+    def hold(self, messages: Iterable[Message] = ()) -> None:
+        """Hold only these messages."""
+        self.held = list(messages)
         self.lost = {}
         self.whole = True
 
@@ -73,7 +75,7 @@ class SubscriptionState:
         """The connection is lost: drop held messages, which would make the mark jump."""
         self.phase = PENDING
         self.ref = ""
-        self.drop_held()
+        self.hold()
         self.cursor.retried.clear()
         self.recovering = self.retry_pending = False
         self.answer = Answer()

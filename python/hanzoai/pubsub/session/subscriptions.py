@@ -244,9 +244,7 @@ class Subscriptions:
     def _recover(self, state: SubscriptionState, held: Sequence[Message]) -> None:
         """Request it again from its cursor, and hold messages in the meantime."""
         state.recovering = True
-        state.drop_held()
-        for message in held:
-            self._hold(state, message)
+        state.hold(held)
         state.phase = JOINING
         state.ref = ""
         self._request(state)
@@ -284,7 +282,7 @@ class Subscriptions:
         state.ref = ""
         state.recovering = False
         state.answer = Answer()
-        state.drop_held()
+        state.hold()
         peer = self._context.peer
         again = not recovering or (peer is not None and not peer.incremental)
         if again:
