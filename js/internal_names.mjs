@@ -5,7 +5,7 @@
 
 /** The names. `exposedNames` finds those that must not be here. */
 export const INTERNAL_NAMES = `
-abandonFetch acknowledged acks addPresence admit answered awaited backpressure based
+abandonFetch acknowledged acks addPresence admit answered awaited based
 batches burst callInterval cancelTimer checkOpen checkTimeout context crowded cursor cursors
 deliver deliveries dial disconnectedSince effects environment expire expiresIn fetchToken finished fired flush
 forgetUnproven full hangUp hasBatch hasRoom hasWebSocket held hide httpDerived httpUrl inbox

@@ -64,7 +64,7 @@ const IMPORTS = [
 /** What the sources of a client are for. The first expression that matches counts. */
 const PURPOSES = [
   ['subscriptions, replay, gaps', /session\/(subscri|routes|cursor)|runtime\/(inbox|subscri|gaps)/],
-  ['publishes', /\/(publi|batches|backpressure|turns)|wire\/(ids|plain)/],
+  ['publishes', /\/(publi|batches|turns)|wire\/(ids|plain)/],
   ['connection and token life', /session\/|lifecycle|runtime\/tokens/],
   ['errors', /errors|rejected|failures/],
   ['options and URLs', /settings\/|defaults|limits|version/],

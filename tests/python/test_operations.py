@@ -36,6 +36,34 @@ async def test_publishes_that_wait_for_room_fail_at_the_end(pubsub_memory: Memor
     assert [type(outcome) for outcome in outcomes] == [ClosedError] * 4
 
 
+async def test_closing_sends_the_publishes_that_wait_for_room(pubsub_memory: MemoryServer) -> None:
+    ps = pubsub_memory.client(send_queue=SendQueue(messages=1, policy="block"))
+    await ps.connect()
+    *published, _ = await asyncio.gather(
+        *(ps.publish("a.b", {"data": n}) for n in range(4)), ps.close()
+    )
+    messages = [message async for message in pubsub_memory.client().history("a.b")]
+    assert [message.data for message in messages] == [0, 1, 2, 3]
+    assert [one.id for one in published if one] == [message.id for message in messages]
+
+
+async def test_a_publish_that_is_cancelled_while_it_waits_for_room_is_never_sent(
+    pubsub_memory: MemoryServer,
+) -> None:
+    ps = pubsub_memory.client(send_queue=SendQueue(messages=1, policy="block"))
+    with pubsub_memory.refusing():
+        first, *others = [asyncio.create_task(ps.publish("a.b", {"data": n})) for n in range(4)]
+        await clock_of(pubsub_memory).settle()
+        first.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await first
+    await clock_of(pubsub_memory).advance(5)
+    published = await asyncio.gather(*others)
+    messages = [message async for message in ps.history("a.b")]
+    assert [message.data for message in messages] == [1, 2, 3]
+    assert [one.id for one in published] == [message.id for message in messages]
+
+
 async def test_a_presence_update_without_a_connection_times_out_with_the_reason(
     pubsub_memory: MemoryServer,
 ) -> None:

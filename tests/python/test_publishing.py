@@ -1,8 +1,7 @@
-"""The arguments of `publish`, batches, and the backpressure of the policy `block`."""
+"""The arguments of `publish`, and batches."""
 
 from __future__ import annotations
 
-import asyncio
 import re
 from datetime import timedelta
 from typing import Any
@@ -11,9 +10,7 @@ import pytest
 
 from hanzoai.pubsub.errors import InvalidOption, InvalidPayload, InvalidTopic, PubSubError
 from hanzoai.pubsub.generated.wire import Publication
-from hanzoai.pubsub.runtime.backpressure import Backpressure
 from hanzoai.pubsub.runtime.publishing import Prepared, prepare, split_item
-from hanzoai.pubsub.testing import VirtualClock
 
 
 def test_a_message_gets_an_id_and_a_size() -> None:
@@ -99,92 +96,6 @@ def test_a_usual_message_becomes_the_publication_that_pydantic_makes() -> None:
     assert found.publication.wire() == made.wire()
     assert list(found.publication.model_dump()) == list(made.model_dump())
     assert found.size == len('{"n":[1,null]}')
-
-
-# ---------------------------------------------------------------- the backpressure
-
-
-class Queue:
-    def __init__(self, room: int) -> None:
-        self.clock = VirtualClock()
-        self.room = room
-        self.backpressure = Backpressure(self.has_room, self.clock)
-        self.entered: list[int] = []
-
-    def has_room(self, messages: int, size: int) -> bool:
-        return messages <= self.room
-
-    async def publish(self, name: int, messages: int = 1, seconds: float = 60) -> bool:
-        if not await self.backpressure.enter(messages, 0, seconds):
-            return False
-        self.room -= messages
-        self.entered.append(name)
-        self.backpressure.check()
-        return True
-
-    def settle(self, messages: int) -> None:
-        self.room += messages
-        self.backpressure.check()
-
-
-async def test_as_many_enter_in_their_order_as_there_is_room_for() -> None:
-    queue = Queue(room=0)
-    tasks = [asyncio.create_task(queue.publish(name)) for name in range(5)]
-    await queue.clock.settle()
-    queue.settle(3)
-    await queue.clock.settle()
-    assert queue.entered == [0, 1, 2]
-    queue.settle(2)
-    await queue.clock.settle()
-    assert all([await task for task in tasks])
-    assert queue.clock.pending == 0
-
-
-async def test_a_large_one_is_not_overtaken_by_small_ones() -> None:
-    queue = Queue(room=1)
-    large = asyncio.create_task(queue.publish(1, messages=3))
-    await queue.clock.settle()
-    small = asyncio.create_task(queue.publish(2))
-    await queue.clock.settle()
-    assert queue.entered == []
-    queue.settle(2)
-    await queue.clock.settle()
-    assert queue.entered == [1]
-    queue.settle(1)
-    await asyncio.gather(large, small)
-
-
-async def test_a_waiter_that_times_out_or_is_cancelled_lets_the_next_one_proceed() -> None:
-    queue = Queue(room=1)
-    waiting = asyncio.create_task(queue.publish(1, messages=5, seconds=2))
-    cancelled = asyncio.create_task(queue.publish(2, messages=5))
-    last = asyncio.create_task(queue.publish(3))
-    await queue.clock.advance(2)
-    assert not await waiting
-    cancelled.cancel()
-    await queue.clock.settle()
-    assert queue.entered == [3]
-    assert await last
-
-
-async def test_a_publish_cancelled_after_its_admission_frees_its_place() -> None:
-    queue = Queue(room=0)
-    first = asyncio.create_task(queue.publish(1))
-    second = asyncio.create_task(queue.publish(2))
-    await queue.clock.settle()
-    queue.settle(1)
-    first.cancel()
-    await queue.clock.settle()
-    assert queue.entered == [2]
-    assert await second
-
-
-async def test_closing_releases_all_waiters() -> None:
-    queue = Queue(room=0)
-    tasks = [asyncio.create_task(queue.publish(name)) for name in range(3)]
-    await queue.clock.settle()
-    queue.backpressure.open()
-    assert all(await asyncio.gather(*tasks))
 
 
 def test_a_timedelta_is_a_time_to_live_of_whole_seconds() -> None:

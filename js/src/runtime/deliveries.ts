@@ -8,7 +8,10 @@ import type { Gap, PresenceChange } from '../values.js';
 import type { Client } from './client.js';
 import type { Entry, Inbox } from './inbox.js';
 
-/** Maximum remembered ids of own messages with `echo: false`, which may be in transit. */
+/**
+ * Maximum remembered ids of own messages with `echo: false`, in addition to those without an
+ * outcome: they may be in transit.
+ */
 const OWN_IDS = 10_000;
 
 /** The subscriptions of one client. */
@@ -40,8 +43,9 @@ export class Deliveries implements DeliveryPorts {
   rememberOwn(messages: readonly { readonly id?: string }[]): void {
     if (this._client.options.echo) return;
     for (const { id } of messages) this._own.add(id as string);
+    const most = OWN_IDS + this._client.session.operations.publishes.size;
     for (const id of this._own) {
-      if (this._own.size <= OWN_IDS) break;
+      if (this._own.size <= most) break;
       this._own.delete(id);
     }
   }

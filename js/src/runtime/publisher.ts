@@ -9,7 +9,6 @@ import type { Outcome, OutcomePort } from '../session/ports.js';
 import type { Publish } from '../session/requests.js';
 import type { OperatedSession } from '../session/session.js';
 import type { Published } from '../values.js';
-import { Backpressure } from './backpressure.js';
 import { firstFrame } from './batches.js';
 import type { Client } from './client.js';
 import type { Deliveries } from './deliveries.js';
@@ -33,8 +32,6 @@ export class Publisher implements OutcomePort {
   requests: Promise<unknown> | undefined;
   /** Not a map: its table keeps removed values until it is full, so that they age and cost time. */
   private readonly _awaiting = new Fifo<Unsettled>();
-  /** Admits publishes as the queue has room, with the policy `block`. */
-  private readonly _backpressure: Backpressure | undefined;
   /** When the earliest deadline of a publish was, by the clock; its timer fires then. */
   private _deadline = Infinity;
   private _deadlineTimer: TimerHandle | undefined;
@@ -48,10 +45,7 @@ export class Publisher implements OutcomePort {
   constructor(
     private readonly _client: Client,
     private readonly _deliveries: Deliveries,
-  ) {
-    if (_client.options.sendPolicy === 'block')
-      this._backpressure = new Backpressure(_client, _deliveries, this);
-  }
+  ) {}
 
   // ---------------------------------------------------------------- operations
 
@@ -147,9 +141,8 @@ export class Publisher implements OutcomePort {
     one?.settle(outcome);
   }
 
-  /** After a call into the session: admit what waits for room, and warn once of the rate. */
+  /** After a call into the session: warn once of the rate. */
   handled(): void {
-    this._backpressure?.admit();
     if (this._isSlow || !this._client.session.operations.publishes.slowed) return;
     this._isSlow = true;
     const { options, peer } = this._client;
@@ -210,14 +203,9 @@ export class Publisher implements OutcomePort {
   /** Pass a publish to the session; it is given up at its end, or when its signal is aborted. */
   private _pass(publish: Publish, end: number, signal?: AbortSignal): Promise<Outcome> {
     const { ref, messages } = publish;
-    const { _backpressure: waits } = this;
     if (end < this._deadline) this._expireAt(end);
-    if (!waits) this._deliveries.rememberOwn(messages);
-    const settled = this.settled(
-      ref,
-      ({ operations }) => (waits ? waits.publish(publish, signal) : operations.publish(publish)),
-      end,
-    );
+    this._deliveries.rememberOwn(messages);
+    const settled = this.settled(ref, ({ operations }) => operations.publish(publish), end);
     if (!signal) return settled;
     const ignore = onAbort(signal, () => this._expire(ref));
     return settled.then((outcome) => {
@@ -249,7 +237,6 @@ export class Publisher implements OutcomePort {
   }
 
   private _expire(ref: number): void {
-    this._backpressure?.expire(ref);
     this._client.perform(({ operations }) => operations.expire(ref));
   }
 

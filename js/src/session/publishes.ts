@@ -79,9 +79,9 @@ export class Publishes {
 
   // ---------------------------------------------------------------- queries
 
-  /** Number of publishes without an outcome. */
+  /** Number of messages without an outcome. */
   get size(): number {
-    return this._queue._size + this._flight._size;
+    return this._queue._messages + this._flight._messages;
   }
 
   /** Whether publishes remain if the current connection is lost. */
@@ -104,11 +104,11 @@ export class Publishes {
 
   /** Add a publish to the queue, or settle it by its policy; send what the budget allows. */
   publish(publish: Publish): void {
-    const { ref, messages, size } = publish;
+    const { ref, messages, size, policy } = publish;
     this._number += 1;
     const place = this._makeRoom(publish);
     const entry = new PublishState(place ?? this._number, publish, `p${ref}`, this._held);
-    if (this.hasRoom(messages.length, size)) {
+    if (policy === 'block' || this.hasRoom(messages.length, size)) {
       this._queue._add(entry);
       if (place) this._requeue([]);
       this.flush();
@@ -314,8 +314,7 @@ export class Publishes {
   }
 
   private _settle(entry: PublishState, outcome: Outcome): void {
-    this._queue._delete(entry);
-    this._flight._delete(entry);
+    if (!this._flight._delete(entry)) this._queue._delete(entry);
     this._outcomes.settle(entry._publish.ref, outcome);
   }
 }

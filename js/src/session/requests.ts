@@ -27,7 +27,7 @@ export interface Publish {
   readonly messages: readonly Publication[];
   /** Their size on the wire in bytes, for the limit of the queue. */
   readonly size: number;
-  /** What to do if the queue is full; default `error`, which also applies to `block`. */
+  /** What to do if the queue is full; default `error`. With `block`, the queue takes it anyway. */
   readonly policy?: SendPolicy | undefined;
   /** With the policy `latest`: this publish replaces an unsent one of the same key. */
   readonly key?: string | undefined;

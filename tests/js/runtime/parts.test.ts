@@ -138,7 +138,7 @@ test('a connection attempt whose part does not load in time fails and is retried
 for (const [what, options] of [
   ['in the background', {}],
   ['with a policy', { sendQueue: { policy: 'latest' } }],
-  ['with backpressure', { sendQueue: { policy: 'block' } }],
+  ['with an unlimited queue', { sendQueue: { policy: 'block' } }],
 ] as const) {
   test(`later publishes do not overtake a publish ${what} while its part loads`, async () => {
     const { ps, peer } = virtualClient(options);

@@ -129,6 +129,15 @@ test('with the policy `block`, publishes wait for room in order, until their tim
   await ps.close();
 });
 
+test('closing sends the publishes that wait for room', async () => {
+  const { ps, peer } = virtualClient({ sendQueue: { messages: 1, policy: 'block' } });
+  await ps.connect();
+  const all = [1, 2, 3].map((data) => ps.publish('a.b', { data }));
+  await Promise.all([...all, ps.close()]);
+  const sent = peer.socket.frames('publish').map(({ message }) => (message as Message).data);
+  assert.deepEqual(sent, [1, 2, 3]);
+});
+
 test('publishes that wait for room do not make the client forget its own messages', async () => {
   const sendQueue = { messages: 1, policy: 'block' } as const;
   const { ps, peer } = virtualClient({ echo: false, sendQueue });

@@ -193,6 +193,7 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
   ),
 
   // ---------------------------------------------------------------- publishes
+  'the policy `block` refuses publishes': replaced('publishes.ts', "policy === 'block' || "),
   'a pause has no maximum': replaced(
     'publishes.ts',
     'Math.min(MAX_PAUSE, milliseconds || PAUSE)',

@@ -54,7 +54,7 @@ export type StepEvent = {
     readonly ref: number;
     readonly messages: readonly unknown[];
     readonly size: number;
-    readonly policy?: 'error' | 'drop_oldest' | 'latest';
+    readonly policy?: 'error' | 'block' | 'drop_oldest' | 'latest';
     readonly key?: string;
     readonly batch?: boolean;
     readonly background?: boolean;

@@ -54,14 +54,19 @@ class Deliveries:
         self.near_limit.discard(inbox)
         return True
 
-    def remember_own(self, ids: Iterable[str]) -> None:
-        """Skip messages of this client for its own subscriptions, if ``echo`` is off."""
+    def remember_own(self, ids: Iterable[str], unsettled: int = 0) -> None:
+        """Skip messages of this client for its own subscriptions, if ``echo`` is off.
+
+        Args:
+            ids: Their ids.
+            unsettled: Number of earlier messages without an outcome, which are not forgotten.
+        """
         if self._echo:
             return
         own = self._own_ids
         for id in ids:
             own[id] = None
-        while len(own) > _OWN_IDS:
+        while len(own) > _OWN_IDS + unsettled:
             del own[next(iter(own))]
 
     def expect(self, largest: int | None) -> None:

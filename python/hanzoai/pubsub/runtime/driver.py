@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from hanzoai.pubsub.errors import AuthRefused, ClosedError, PubSubError, from_code
 from hanzoai.pubsub.generated.lifecycle import PUBLIC
 from hanzoai.pubsub.generated.wire import Limits
-from hanzoai.pubsub.runtime.backpressure import Backpressure
 from hanzoai.pubsub.runtime.deliveries import Deliveries
 from hanzoai.pubsub.runtime.failures import Failures, describe_failure, rejected
 from hanzoai.pubsub.runtime.ownership import Owner
@@ -125,7 +124,6 @@ class Driver:
         self.dial = reader.dial
         self.send = reader.send
         self.hang_up = reader.hang_up
-        self.backpressure = Backpressure(session.publishes.has_room, clock)
         self._watch = Watch(clock, lambda: self.call(session.woke))
 
     # ------------------------------------------------------------ operations
@@ -387,8 +385,6 @@ class Driver:
         found = self._unsettled.pop(ref, None)
         if found is not None and not found[0].done():
             found[0].set_result(outcome)
-        if self.backpressure.waiting:
-            self.backpressure.check()
 
     def state_changed(self, change: StateChanged, /) -> None:
         """See ``Ports``."""
@@ -429,6 +425,5 @@ class Driver:
         for task in self._probes:
             task.cancel()
         self.deliveries.finish(self.error)
-        self.backpressure.open()
         self.listeners.finish()
         self._waiters.notify()

@@ -51,9 +51,7 @@ class Publisher:
         self._http = http
         self._options = driver.options
         self._clock = driver.clock
-        self._backpressure = driver.backpressure
         self._policy: SendPolicy = self._options.send_queue.policy
-        self._blocks = self._policy == "block"
 
     def prepare(
         self, topic: str | None, message: Outgoing, ttl: Ttl | None = None, id: str | None = None
@@ -107,8 +105,6 @@ class Publisher:
             if results is not None:
                 return _single(results)
         deadline = self._clock.now() + seconds
-        if self._blocks:
-            await self._wait_for_room([one], seconds)
         ref, settled = self._begin([one], key, deadline, batch=False, background=background)
         # Awaited here, not in a shared function, because it runs for every publish.
         try:
@@ -157,8 +153,6 @@ class Publisher:
             if results is not None:
                 return results
         deadline = self._clock.now() + seconds
-        if self._blocks:
-            await self._wait_for_room(items, seconds)
         ref, settled = self._begin(items, None, deadline, batch=True, background=False)
         try:
             outcome = await settled
@@ -188,28 +182,13 @@ class Publisher:
             size += item.size
             publications.append(item.publication)
         if not self._options.echo:
-            driver.deliveries.remember_own(item.id for item in items)
+            unsettled = len(driver.session.publishes)
+            driver.deliveries.remember_own((item.id for item in items), unsettled)
         ref = driver.number()
         settled = driver.publish(
             Publish(ref, tuple(publications), size, self._policy, key, batch, background), deadline
         )
-        if self._blocks:
-            self._backpressure.check()
         return ref, settled
-
-    async def _wait_for_room(self, items: Sequence[Prepared], seconds: float) -> None:
-        """Wait until the queue has room (policy ``block``)."""
-        self._driver.check_open()
-        self._driver.connect()
-        size = sum(item.size for item in items)
-        if not await self._backpressure.enter(len(items), size, seconds):
-            raise OperationTimeout(
-                f"The queue of publishes had no space within {seconds:g} s. "
-                f"{self._describe_state()}",
-                topic=items[0].publication.topic,
-                id=items[0].id,
-                outcome_unknown=False,
-            )
 
     def _results(
         self, outcome: Outcome, items: Sequence[Prepared], seconds: float, deadline: float

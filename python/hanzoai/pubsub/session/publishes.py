@@ -85,7 +85,8 @@ class Publishes:
     # ---------------------------------------------------------------- queries
 
     def __len__(self) -> int:
-        return len(self._queue) + len(self._flight)
+        """Number of messages without an outcome."""
+        return self._queued[0] + self._flying[0]
 
     def has_room(self, messages: int, size: int, counter: list[int] | None = None) -> bool:
         """Whether another publish fits; an empty queue accepts a publish of any size."""
@@ -128,7 +129,7 @@ class Publishes:
             return
         key = event.key if event.policy == "latest" else None
         self._make_room(entry, key)
-        if not self.has_room(count, event.size):
+        if event.policy != "block" and not self.has_room(count, event.size):
             messages, size = self._queued
             message = f"Messages that wait to be sent: {messages}, with {size} bytes in all."
             self._ports.settle(event.ref, Rejected("queue_full", message))

@@ -41,7 +41,7 @@ class Publish:
         ref: Unique number from the caller; identifies the publish in `settle`.
         messages: Valid publications in order, each with an id: one, or at least one with `batch`.
         size: Their size on the wire in bytes, for the limit of the queue.
-        policy: What to do if the queue is full; `block` is the same as `error`.
+        policy: What to do if the queue is full. With `block`, the queue takes it anyway.
         key: With the policy `latest`, this publish replaces an unsent one with the same key.
         batch: Sent as one frame with one answer per item.
         background: Sent after the others when the rate is used up.
