@@ -64,8 +64,8 @@ export class Driver implements Client, Ports, Owner {
   private readonly _provided = new Promise<Background>((resolve) => {
     this._provide = resolve;
   });
-  /** Resolves when earlier calls of operations have begun; undefined if none waits. */
-  private _turn: Promise<unknown> | undefined;
+  /** Number of calls that wait for it. */
+  private _entering = 0;
   private _session: Session | undefined;
   private _error: PubSubError | undefined;
   private readonly _over = new AbortController();
@@ -232,19 +232,14 @@ export class Driver implements Client, Ports, Owner {
 
   // ---------------------------------------------------------------- operations
 
-  /**
-   * A part of the client, if it loads before the call that needs it is given up.
-   *
-   * @param failure Why it did not load so far, for the error.
-   */
+  /** A part of the client, if it loads before the call that needs it is given up. */
   async part<Part>(
     load: () => Promise<Part>,
     options: Waiting,
     end: number = this.deadline(options),
-    failure?: () => unknown,
   ): Promise<Part> {
     const part = await within(load(), options.signal, this.clock, end);
-    if (!part) throw failure?.() ?? new ConnectionFailed(NOT_LOADED.reason);
+    if (!part) throw new ConnectionFailed(NOT_LOADED.reason);
     return part;
   }
 
@@ -266,29 +261,13 @@ export class Driver implements Client, Ports, Owner {
     options.signal?.throwIfAborted();
     const end = this.deadline(options);
     if (options.via !== 'rest') this.connect();
-    const { _background: loaded, _turn: before } = this;
-    if (loaded && !before) return call(loaded, end);
-    // If it does not load now, the next connection or call tries again.
-    let failure: unknown;
-    this.background().catch((error: unknown) => {
-      failure = error;
-    });
-    const provided = within(this._provided, this.over) as Promise<Background>;
-    const entering = this.part(
-      () => Promise.all([provided, before]),
-      options,
-      end,
-      () => failure,
-    )
-      // Wrapped in a list, so that the turn passes before there is a result.
-      .then(([background]) => [call(background, end)] as const);
-    // A failed call only gives up its own turn, not earlier ones.
-    const turn = Promise.allSettled([before, entering]).then(() => {
-      if (this._turn === turn) this._turn = undefined;
-    });
-    this._turn = turn;
-    const [result] = await entering;
-    return result;
+    if (this._background && !this._entering) return call(this._background, end);
+    this._entering += 1;
+    try {
+      return call(await this._loaded(options, end), end);
+    } finally {
+      this._entering -= 1;
+    }
   }
 
   /** The HTTP API. */
@@ -354,13 +333,13 @@ export class Driver implements Client, Ports, Owner {
 
   /** Settle the publishes and end. */
   async close(milliseconds: number | undefined): Promise<void> {
-    const { clock, _turn: turn } = this;
+    const { clock } = this;
     const time = milliseconds ?? this.options.closeTimeout;
     const end = clock.now() + time;
     const states = this.states();
     this._closing = true;
-    // Calls that wait for a part of the client are earlier.
-    if (turn) await within(turn, undefined, clock, end);
+    // Calls that wait for the operations are earlier.
+    if (this._entering) await this._loaded({}, end).catch(() => {});
     this.perform((session) => (time ? session.close(end - clock.now()) : session.abort()));
     for await (const _ of states);
     const requests = Promise.resolve(this._background?.publisher.requests);
@@ -375,6 +354,19 @@ export class Driver implements Client, Ports, Owner {
   }
 
   // ---------------------------------------------------------------- inside
+
+  /** Wait until the operations are loaded; waits end in the order in which they began. */
+  private async _loaded({ signal }: Waiting, end: number): Promise<Background> {
+    // If they do not load now, the next connection or call tries again.
+    let failure: unknown;
+    this.background().catch((error: unknown) => {
+      failure = error;
+    });
+    const provided = within(this._provided, this.over);
+    const background = await within(provided, signal, this.clock, end);
+    if (!background) throw failure ?? new ConnectionFailed(NOT_LOADED.reason);
+    return background;
+  }
 
   /** Open a transport when it has been created. */
   private _open(name: TransportName): void {
