@@ -23,6 +23,7 @@ type Topic = string | undefined;
 
 /** An update in flight, with the calls that wait for it. */
 interface Update {
+  readonly ref: string;
   readonly topic: Topic;
   readonly data: JsonObject;
   readonly refs: readonly number[];
@@ -99,8 +100,8 @@ export class OwnPresence {
   private _later = new PresenceValues();
   /** Calls that wait for the values to send. */
   private readonly _waiting = new Map<Topic, readonly number[]>();
-  private readonly _inFlight = new Map<string, Update>();
-  private readonly _busy = new Set<Topic>();
+  /** Updates without an answer, at most one for each topic. */
+  private readonly _inFlight = new Map<Topic, Update>();
   private _number = 0;
 
   constructor(
@@ -145,9 +146,9 @@ export class OwnPresence {
     for (const [topic, data] of this._later.items()) {
       if (answers) {
         // Keep the order between updates of all topics and updates of one.
-        const held = topic === undefined ? this._busy.size > 0 : this._busy.has(undefined);
+        const held = topic === undefined ? this._inFlight.size > 0 : this._inFlight.has(undefined);
         if (held || this._publishes.paused) return;
-        if (this._busy.has(topic)) continue;
+        if (this._inFlight.has(topic)) continue;
       }
       const refs = this._waiting.get(topic) ?? [];
       this._waiting.delete(topic);
@@ -156,8 +157,7 @@ export class OwnPresence {
       const ref = `m${this._number}`;
       this._context.ports.send({ type: 'presence.update', topic, data, ref });
       if (answers) {
-        this._inFlight.set(ref, { topic, data, refs });
-        this._busy.add(topic);
+        this._inFlight.set(topic, { ref, topic, data, refs });
       } else {
         this._settle(refs, ACKNOWLEDGED);
       }
@@ -198,7 +198,6 @@ export class OwnPresence {
   lost(): void {
     for (const { topic, refs } of this._inFlight.values()) this._wait(topic, refs);
     this._inFlight.clear();
-    this._busy.clear();
   }
 
   /** The session has ended. */
@@ -213,11 +212,13 @@ export class OwnPresence {
     this._own.keep((topic) => this._routes.find(topic).length > 0);
   }
 
-  private _take(ref = ''): Update | undefined {
-    const update = this._inFlight.get(ref);
-    this._inFlight.delete(ref);
-    if (update) this._busy.delete(update.topic);
-    return update;
+  private _take(ref: string | undefined): Update | undefined {
+    for (const update of this._inFlight.values()) {
+      if (update.ref !== ref) continue;
+      this._inFlight.delete(update.topic);
+      return update;
+    }
+    return undefined;
   }
 
   /** Let calls wait for the next update of a topic. */

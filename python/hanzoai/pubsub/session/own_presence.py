@@ -32,6 +32,7 @@ _ACKNOWLEDGED: Final = Acked(())
 class _Update(NamedTuple):
     """An update in flight, with the calls that wait for it."""
 
+    ref: str
     topic: str | None
     data: dict[str, Any]
     refs: Sequence[int]
@@ -107,8 +108,7 @@ class OwnPresence:
         self._own = PresenceValues()
         self._later = PresenceValues()
         self._waiting: dict[str | None, list[int]] = {}
-        self._in_flight: dict[str, _Update] = {}
-        self._busy: set[str | None] = set()
+        self._in_flight: dict[str | None, _Update] = {}  # by topic: at most one for each
         self._number = 0
 
     def update(self, topic: str | None, data: Mapping[str, Any], ref: int | None) -> None:
@@ -143,10 +143,10 @@ class OwnPresence:
         for topic, data in list(self._later.items()):
             if answers:
                 # Keep the order between an update for all topics and one for a single topic.
-                held = bool(self._busy) if topic is None else None in self._busy
+                held = bool(self._in_flight) if topic is None else None in self._in_flight
                 if held or self._publishes.paused:
                     return
-                if topic in self._busy:
+                if topic in self._in_flight:
                     continue
             refs = self._waiting.pop(topic, [])
             self._later.delete(topic)
@@ -155,8 +155,7 @@ class OwnPresence:
             frame = PresenceUpdateFrame(topic=topic, data=data, ref=ref)
             self._ports.send(frame)
             if answers:
-                self._in_flight[ref] = _Update(topic, data, refs)
-                self._busy.add(topic)
+                self._in_flight[topic] = _Update(ref, topic, data, refs)
             else:
                 self._settle(refs, _ACKNOWLEDGED)
 
@@ -195,7 +194,6 @@ class OwnPresence:
         for update in self._in_flight.values():
             self._wait(update.topic, update.refs)
         self._in_flight.clear()
-        self._busy.clear()
 
     def settle_all(self, error: Rejected) -> None:
         """The session has ended."""
@@ -209,10 +207,11 @@ class OwnPresence:
         self._own.keep(lambda topic: bool(self._routes.find(topic)))
 
     def _take(self, ref: str | None) -> _Update | None:
-        update = None if ref is None else self._in_flight.pop(ref, None)
-        if update is not None:
-            self._busy.discard(update.topic)
-        return update
+        for update in self._in_flight.values():
+            if update.ref == ref:
+                del self._in_flight[update.topic]
+                return update
+        return None
 
     def _wait(self, topic: str | None, refs: Sequence[int]) -> None:
         """Let calls wait for the next update of a topic."""
