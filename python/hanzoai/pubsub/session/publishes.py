@@ -88,6 +88,14 @@ class Publishes:
         """Number of messages without an outcome."""
         return self._queued[0] + self._flying[0]
 
+    @property
+    def survives_drop(self) -> bool:
+        """Whether publishes remain if the current connection is lost."""
+        peer = self._context.peer
+        if peer is None or peer.resends:
+            return len(self) > 0
+        return any(not entry.sent for entry in self._queue.values())
+
     def has_room(self, messages: int, size: int, counter: list[int] | None = None) -> bool:
         """Whether another publish fits; an empty queue accepts a publish of any size."""
         count, total = counter or self._queued
@@ -99,15 +107,7 @@ class Publishes:
         """The publish in flight with this `ref`."""
         return self._flight.get(ref or "")
 
-    @property
-    def survives_drop(self) -> bool:
-        """Whether publishes remain if the current connection is lost."""
-        peer = self._context.peer
-        if peer is None or peer.resends:
-            return len(self) > 0
-        return any(not entry.sent for entry in self._queue.values())
-
-    # ---------------------------------------------------------------- from the user
+    # ---------------------------------------------------------------- from the program
 
     def publish(self, event: Publish) -> None:
         """Queue a publish, or settle it by its policy; then send what is allowed."""
@@ -148,23 +148,6 @@ class Publishes:
         self._settle(entry, Unknown() if entry.sent else late)
         self.flush()
 
-    def _make_room(self, entry: PublishState, key: str | None) -> None:
-        """Drop what the policy drops for a publish: the unsent one of its key, or the oldest ones.
-
-        It takes the place of the one of its key: at the end of the queue, a key that changes faster
-        than the queue moves would never be sent.
-        """
-        event = entry.publish
-        if key is not None and (same := self._keys.get(key)) is not None:
-            entry.number = same.number
-            self._settle(same, Rejected("superseded", f"Publish {event.ref} took its place."))
-        while event.policy == "drop_oldest" and not self.has_room(len(event.messages), event.size):
-            oldest = next((each for each in self._queue.values() if not each.sent), None)
-            if oldest is None:
-                return
-            message = "A newer publish needed its place in the queue."
-            self._settle(oldest, Rejected("dropped", message))
-
     # ---------------------------------------------------------------- from the connection
 
     def connected(self, peer: Peer) -> None:
@@ -180,14 +163,6 @@ class Publishes:
             self._drop(entry)
             self._enqueue(entry)
         self._settle_doubted()
-
-    def _settle_doubted(self) -> None:
-        """Sent publishes become unknown if the peer could publish them twice."""
-        peer = self._context.peer
-        if peer is None or peer.resends:
-            return
-        for entry in [entry for entry in self._queue.values() if entry.sent]:
-            self._settle(entry, Unknown())
 
     def paced(self) -> None:
         """The timer `pace` fired: refill the budget."""
@@ -253,62 +228,6 @@ class Publishes:
         self._budget = min(self._budget, -spare * 1000)
         self._timers.due["pace"] = min(MAX_PAUSE, max(milliseconds or PAUSE, 1))
 
-    def settle_all(self, unsent: Rejected) -> None:
-        """The session has ended: sent publishes are unknown, unsent ones are rejected."""
-        for entry in (*self._flight.values(), *self._queue.values()):
-            self._settle(entry, Unknown() if entry.sent else unsent)
-
-    # ---------------------------------------------------------------- inside
-
-    def set_result(self, entry: PublishState, slot: int, result: PublishResult) -> int | None:
-        """Process the result of one message; milliseconds to pause if the rate rejected it."""
-        error = result.error
-        if error is not None and error.code == RATE_LIMITED:
-            return error.retry_after_ms or PAUSE
-        if error is None and result.id is None:
-            result = result.model_copy(update={"id": entry.publish.messages[slot].id})
-        entry.results[slot] = result
-        return None
-
-    def settle_or_requeue(self, entry: PublishState, pause: int | None) -> None:
-        """Settle a publish when all of it is answered; otherwise, send the rest again."""
-        if pause is not None:
-            self.pause(pause)
-        if left := entry.unanswered():
-            entry.sent = entry.doubted or len(left) < len(entry.results)
-            self._drop(entry)
-            self._enqueue(entry)
-        else:
-            results = cast("list[PublishResult]", entry.results)  # each slot is answered
-            self._settle(entry, Acked(tuple(results)))
-        self.flush()
-
-    def _enqueue(self, entry: PublishState) -> None:
-        """Add a publish to the queue, in the order of the numbers."""
-        queue, number = self._queue, entry.number
-        newest = next(reversed(queue.values()), entry).number
-        queue[entry.publish.ref] = entry
-        count_in(self._queued, entry.publish, +1)
-        if number < newest:
-            # Its place is usually near the head, because it was sent before those that wait.
-            earlier = [*takewhile(lambda each: each.number < number, queue.values())]
-            for each in (entry, *reversed(earlier)):
-                queue.move_to_end(each.publish.ref, last=False)
-
-    def _drop(self, entry: PublishState) -> None:
-        """Remove a publish from the queue, or from those in flight."""
-        publish = entry.publish
-        if self._queue.pop(publish.ref, None) is not None:
-            count_in(self._queued, publish, -1)
-        elif self._flight.pop(entry.ref, None) is not None:
-            count_in(self._flying, publish, -1)
-        if publish.key is not None and self._keys.get(publish.key) is entry:
-            del self._keys[publish.key]
-
-    def _settle(self, entry: PublishState, outcome: Outcome) -> None:
-        self._drop(entry)
-        self._ports.settle(entry.publish.ref, outcome)
-
     def flush(self) -> None:
         """Send what is allowed."""
         peer = self._context.peer
@@ -334,10 +253,29 @@ class Publishes:
             self._send(entry, peer)
         self._pace(peer)
 
-    def _pace(self, peer: Peer) -> None:
-        """Refill the budget after a while, unless that is scheduled."""
-        if self._budget < peer.burst * 1000 and "pace" not in self._timers:
-            self._timers.due["pace"] = self._interval
+    def settle_all(self, unsent: Rejected) -> None:
+        """The session has ended: sent publishes are unknown, unsent ones are rejected."""
+        for entry in (*self._flight.values(), *self._queue.values()):
+            self._settle(entry, Unknown() if entry.sent else unsent)
+
+    # ---------------------------------------------------------------- inside
+
+    def _make_room(self, entry: PublishState, key: str | None) -> None:
+        """Drop what the policy drops for a publish: the unsent one of its key, or the oldest ones.
+
+        It takes the place of the one of its key: at the end of the queue, a key that changes faster
+        than the queue moves would never be sent.
+        """
+        event = entry.publish
+        if key is not None and (same := self._keys.get(key)) is not None:
+            entry.number = same.number
+            self._settle(same, Rejected("superseded", f"Publish {event.ref} took its place."))
+        while event.policy == "drop_oldest" and not self.has_room(len(event.messages), event.size):
+            oldest = next((each for each in self._queue.values() if not each.sent), None)
+            if oldest is None:
+                return
+            message = "A newer publish needed its place in the queue."
+            self._settle(oldest, Rejected("dropped", message))
 
     def _send(self, entry: PublishState, peer: Peer) -> None:
         publish = entry.publish
@@ -368,3 +306,65 @@ class Publishes:
         if not peer.acks:
             results = tuple(PublishResult(id=message.id) for message in publish.messages)
             self._ports.settle(publish.ref, Acked(results))
+
+    def _pace(self, peer: Peer) -> None:
+        """Refill the budget after a while, unless that is scheduled."""
+        if self._budget < peer.burst * 1000 and "pace" not in self._timers:
+            self._timers.due["pace"] = self._interval
+
+    def set_result(self, entry: PublishState, slot: int, result: PublishResult) -> int | None:
+        """Process the result of one message; milliseconds to pause if the rate rejected it."""
+        error = result.error
+        if error is not None and error.code == RATE_LIMITED:
+            return error.retry_after_ms or PAUSE
+        if error is None and result.id is None:
+            result = result.model_copy(update={"id": entry.publish.messages[slot].id})
+        entry.results[slot] = result
+        return None
+
+    def settle_or_requeue(self, entry: PublishState, pause: int | None) -> None:
+        """Settle a publish when all of it is answered; otherwise, send the rest again."""
+        if pause is not None:
+            self.pause(pause)
+        if left := entry.unanswered():
+            entry.sent = entry.doubted or len(left) < len(entry.results)
+            self._drop(entry)
+            self._enqueue(entry)
+        else:
+            results = cast("list[PublishResult]", entry.results)  # each slot is answered
+            self._settle(entry, Acked(tuple(results)))
+        self.flush()
+
+    def _settle_doubted(self) -> None:
+        """Sent publishes become unknown if the peer could publish them twice."""
+        peer = self._context.peer
+        if peer is None or peer.resends:
+            return
+        for entry in [entry for entry in self._queue.values() if entry.sent]:
+            self._settle(entry, Unknown())
+
+    def _enqueue(self, entry: PublishState) -> None:
+        """Add a publish to the queue, in the order of the numbers."""
+        queue, number = self._queue, entry.number
+        newest = next(reversed(queue.values()), entry).number
+        queue[entry.publish.ref] = entry
+        count_in(self._queued, entry.publish, +1)
+        if number < newest:
+            # Its place is usually near the head, because it was sent before those that wait.
+            earlier = [*takewhile(lambda each: each.number < number, queue.values())]
+            for each in (entry, *reversed(earlier)):
+                queue.move_to_end(each.publish.ref, last=False)
+
+    def _drop(self, entry: PublishState) -> None:
+        """Remove a publish from the queue, or from those in flight."""
+        publish = entry.publish
+        if self._queue.pop(publish.ref, None) is not None:
+            count_in(self._queued, publish, -1)
+        elif self._flight.pop(entry.ref, None) is not None:
+            count_in(self._flying, publish, -1)
+        if publish.key is not None and self._keys.get(publish.key) is entry:
+            del self._keys[publish.key]
+
+    def _settle(self, entry: PublishState, outcome: Outcome) -> None:
+        self._drop(entry)
+        self._ports.settle(entry.publish.ref, outcome)
