@@ -10,6 +10,8 @@ from pydantic_core import to_json
 from hanzoai.pubsub.errors import InvalidPayload, PayloadTooLarge
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from hanzoai.pubsub.generated.wire import Publication
 
 _INT_MAX: Final = 2**64 - 1
@@ -103,12 +105,12 @@ class _Culprit(Exception):
 _HARMLESS: Final = frozenset({bool, type(None)})
 
 
-def _check(value: Any, depth: int) -> None:
+def _check(value: object, depth: int) -> None:
     # Most members need no further call. Their path is only put together for an error.
     if isinstance(value, dict):
         if depth == _DEPTH_MAX:
             raise _too_deep()
-        for key, item in cast("dict[Any, Any]", value).items():
+        for key, item in cast("Mapping[Any, Any]", value).items():
             if key.__class__ is not str or not key.isascii():
                 _check_key(key)
             kind = item.__class__
