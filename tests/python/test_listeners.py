@@ -49,7 +49,7 @@ async def test_it_can_be_left_early() -> None:
 async def test_an_iteration_that_a_break_has_ended_is_forgotten() -> None:
     listeners = Listeners(None, None, lambda work, name: asyncio.create_task(work))
     for _ in range(3):
-        stream = listeners.open()
+        stream = listeners.states()
         listeners.notify(change())
         async for _ in stream:
             break
@@ -64,7 +64,7 @@ async def test_an_iteration_that_a_task_waits_for_is_kept_without_a_reference() 
 
     async def read() -> None:
         started.set()
-        async for found in listeners.open():
+        async for found in listeners.states():
             seen.append(found.reason)
 
     asyncio.create_task(read())  # noqa: RUF006
@@ -118,3 +118,10 @@ async def test_a_listener_that_is_behind_keeps_the_newest() -> None:
         listener.notify(number)
     await tasks[0]
     assert received == list(range(744, 1_000))
+
+
+async def test_an_iteration_over_states_that_begins_after_the_end_of_the_client_is_empty() -> None:
+    listeners = Listeners(None, None, lambda work, name: asyncio.create_task(work))
+    listeners.finish()
+    async with asyncio.timeout(60):
+        assert [change async for change in listeners.states()] == []

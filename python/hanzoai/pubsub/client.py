@@ -241,7 +241,7 @@ class PubSubClient:
 
         An iterator that is not read keeps its newest 256 changes.
         """
-        return self._ready().states()
+        return self._ready().listeners.states()
 
     def subscribe(
         self,
@@ -324,7 +324,7 @@ class PubSubClient:
         )
         subscription: Subscription[Any] = Subscription(feed, warns=self._warns)
         if running_loop() is not None:
-            subscription.start()
+            feed.begin()
         return subscription
 
     async def publish(

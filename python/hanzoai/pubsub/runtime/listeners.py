@@ -118,11 +118,14 @@ class Listeners:
         # Weak: a `break` ends an iteration without notice.
         self._streams: WeakSet[StateStream] = WeakSet()
         self._read: set[StateStream] = set()
+        self._finished = False
 
-    def open(self) -> StateStream:
+    def states(self) -> StateStream:
         """State changes from now on."""
         stream = StateStream(self._read)
         self._streams.add(stream)
+        if self._finished:
+            stream.finish()
         return stream
 
     def notify(self, change: StateChange) -> None:
@@ -151,5 +154,6 @@ class Listeners:
 
     def finish(self) -> None:
         """End the iterations over state changes."""
+        self._finished = True
         for stream in self._streams:
             stream.finish()

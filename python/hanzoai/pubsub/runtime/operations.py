@@ -12,8 +12,6 @@ from hanzoai.pubsub.runtime.tasks import Tasks
 from hanzoai.pubsub.runtime.tokens import TokenSource
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from hanzoai.pubsub.errors import PubSubError
     from hanzoai.pubsub.runtime.environment import Environment
     from hanzoai.pubsub.runtime.handlers import Handler
@@ -76,13 +74,6 @@ class Operations:
             return False
         driver.loop.call_soon_threadsafe(driver.call, driver.session.abort)
         return True
-
-    def states(self) -> AsyncIterator[StateChange]:
-        """State changes from now on."""
-        stream = self.listeners.open()
-        if self.driver.is_finished:
-            stream.finish()
-        return stream
 
     def report_end(self, error: PubSubError, topics: tuple[str, ...]) -> None:
         """Report the error that ended a subscription with handlers, if no call awaits it.

@@ -86,7 +86,9 @@ class Subscription(Generic[Data]):
 
         You can call it several times, and from handlers.
         """
-        self._end()
+        self._inbox.finish()
+        self._inbox.clear()
+        self._feed.leave()
 
     def events(self) -> AsyncIterator[Event[Data]]:
         """Iterate over messages, gaps and, if requested, presence changes, in one order.
@@ -141,7 +143,7 @@ class Subscription(Generic[Data]):
         try:
             return await self._wait_joined()
         except BaseException:
-            self._end()
+            await self.unsubscribe()
             raise
 
     async def __aexit__(self, *_: object) -> None:
@@ -183,15 +185,6 @@ class Subscription(Generic[Data]):
         """Return this subscription, whose messages from now on are parsed with the model."""
         self._model = model
         return cast("Subscription[T]", self)
-
-    def start(self) -> None:
-        """Send the subscription, once. The client calls this if a loop is running."""
-        self._feed.begin()
-
-    def _end(self) -> None:
-        self._inbox.finish()
-        self._inbox.clear()
-        self._feed.leave()
 
     def _begin_reading(self) -> None:
         self._refuse_handled()
