@@ -179,6 +179,7 @@ def test_lists_take_commas_and_objects_take_json() -> None:
         ("max_payload", "10MB", "expected bytes, for example 65536, or with a unit: 64KiB, 10MiB"),
         ("iam_url", "hanzo.id", "https://"),
         ("jwt_claims", '{"organisation": "owner"}', "orgs"),
+        ("mesh_key", "short", "has 5 of at least 16 characters"),
     ],
 )
 def test_a_wrong_value_names_the_setting_its_source_and_what_is_accepted(
@@ -190,6 +191,25 @@ def test_a_wrong_value_names_the_setting_its_source_and_what_is_accepted(
     if isinstance(value, str):
         variable = problems(environ={f"HANZO_PUBSUB_{name.upper()}": value})
         assert f"{name} (environment HANZO_PUBSUB_{name.upper()}): " in variable
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        (
+            "listener_identities",
+            '{"hubb": {"user": "x"}}',
+            "listener_identities.hubb (flag --listener-identities): ",
+        ),
+        (
+            "history_classes",
+            '[{"topics": []}]',
+            "history_classes[0].topics (flag --history-classes): got []; must not be empty",
+        ),
+    ],
+)
+def test_a_wrong_entry_of_a_list_or_map_is_named(name: str, value: str, expected: str) -> None:
+    assert problems({name: value}).startswith(expected)
 
 
 def test_all_problems_are_reported_together(tmp_path: Path) -> None:

@@ -429,6 +429,18 @@ async def test_closing_ends_a_fetch_that_hangs() -> None:
     assert world.fetches == 1
 
 
+@pytest.mark.parametrize("served", [{"keys": []}, document("RS256", alg="RS384")])
+async def test_a_key_set_without_a_usable_key_is_a_warning(
+    served: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = World(served=served)
+    keys = world.keys()
+    assert (await refusal(world.authenticator(keys), token())).code == "token_invalid"
+    await keys.close()
+    assert "IAM publishes no key that the server can use" in caplog.text
+    assert "RS256 with 2048 bits or more, ES256 or EdDSA" in caplog.text
+
+
 def test_keys_for_other_uses_weak_keys_and_secrets_are_left_out() -> None:
     weak = RSAAlgorithm.to_jwk(rsa.generate_private_key(65537, 1024).public_key(), as_dict=True)
     other = ECAlgorithm.to_jwk(ec.generate_private_key(ec.SECP384R1()).public_key(), as_dict=True)

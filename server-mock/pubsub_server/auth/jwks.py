@@ -173,6 +173,12 @@ class KeySet:
     async def _load(self) -> None:
         try:
             self._keys = parse_key_set(await self._fetch())
+            if not self._keys:
+                _LOG.warning(
+                    "IAM publishes no key that the server can use, so it accepts no token; use"
+                    " RS256 with %d bits or more, ES256 or EdDSA",
+                    MIN_RSA_BITS,
+                )
             self._fetched = self._monotonic()
             self._failures = 0
         except Exception as error:

@@ -321,6 +321,10 @@ _REASONS: Mapping[str, str] = {
 def _reason(detail: ErrorDetails) -> str:
     if found := _REASONS.get(detail["type"]):
         return found
+    if detail["type"] == "too_short":
+        bounds = detail.get("ctx", {})
+        least, given = bounds["min_length"], bounds["actual_length"]
+        return "must not be empty" if least == 1 else f"has {given} of at least {least} characters"
     reason = str(detail["msg"]).removeprefix("Value error, ")
     return (reason[:1].lower() + reason[1:]).replace("input should be", "must be", 1)
 

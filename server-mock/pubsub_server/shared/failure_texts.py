@@ -58,6 +58,8 @@ def listen_failure(error: OSError | OverflowError, *, unix: bool = False) -> str
         return f"the name has no address ({error.strerror}); {_ADDRESSES}"
     if number == errno.EADDRNOTAVAIL:
         return f"this machine does not have the address; {_ADDRESSES}"
+    if number == errno.EADDRINUSE and unix:
+        return "the path is in use; end the program that uses it, or choose another path"
     if number == errno.EADDRINUSE:
         return "another process uses it; stop that process, or choose another address"
     if number == errno.EACCES and not unix:

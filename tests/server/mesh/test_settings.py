@@ -61,7 +61,7 @@ def test_an_invalid_setting_is_reported_with_problem_and_remedy(
 def test_a_key_that_is_too_short_is_refused_without_being_shown() -> None:
     with pytest.raises(SettingsError) as caught:
         load({**MESH, "mesh_key": "hunter2"})
-    assert "at least 16" in str(caught.value)
+    assert "has 7 of at least 16 characters" in str(caught.value)
     assert "hunter2" not in str(caught.value)
 
 
@@ -95,27 +95,29 @@ async def test_an_address_that_is_taken_stops_the_start() -> None:
                 pass
 
 
+def certified(folder: Path, name: str, issuer: trustme.CA) -> dict[str, Any]:
+    """Write a certificate of a node, and return the settings; the first issuer is trusted."""
+    if not (folder / "ca.pem").exists():
+        issuer.cert_pem.write_to_path(folder / "ca.pem")
+    found = issuer.issue_cert(name)
+    found.private_key_pem.write_to_path(folder / f"{name}.key")
+    found.cert_chain_pems[0].write_to_path(folder / f"{name}.pem")
+    return {
+        "mesh_tls_cert": folder / f"{name}.pem",
+        "mesh_tls_key": folder / f"{name}.key",
+        "mesh_tls_ca": folder / "ca.pem",
+    }
+
+
 @pytest.mark.statement("Z-29", "Z-31")
 async def test_with_certificates_nodes_connect_by_tls_and_strangers_do_not(tmp_path: Path) -> None:
     authority, stranger = trustme.CA(), trustme.CA()
-    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
-
-    def shown(name: str, issuer: trustme.CA) -> dict[str, Any]:
-        found = issuer.issue_cert(name)
-        found.private_key_pem.write_to_path(tmp_path / f"{name}.key")
-        found.cert_chain_pems[0].write_to_path(tmp_path / f"{name}.pem")
-        return {
-            "mesh_tls_cert": tmp_path / f"{name}.pem",
-            "mesh_tls_key": tmp_path / f"{name}.key",
-            "mesh_tls_ca": tmp_path / "ca.pem",
-        }
-
-    async with node(**shown("one", authority)) as one:
+    async with node(**certified(tmp_path, "one", authority)) as one:
         assert one.url.startswith("mesh+tls://")
-        async with node(one, **shown("two", authority)) as two:
+        async with node(one, **certified(tmp_path, "two", authority)) as two:
             await until(lambda: one.mesh.peers == two.mesh.peers == 1)
         await until(lambda: not one.mesh.peers)
-        async with node(one, **shown("three", stranger)) as three, node(one) as four:
+        async with node(one, **certified(tmp_path, "three", stranger)) as three, node(one) as four:
             assert not one.mesh.peers
             assert not three.mesh.peers
             assert not four.mesh.peers
@@ -123,10 +125,18 @@ async def test_with_certificates_nodes_connect_by_tls_and_strangers_do_not(tmp_p
         async with seed_peer(one.url.replace("+tls", "")) as silent, asyncio.timeout(BOUND / 2):
             await silent.ended()
     (tmp_path / "one.pem").write_text("no certificate", encoding="utf-8")
-    files = {name: str(file) for name, file in shown("five", authority).items()}
+    files = {name: str(file) for name, file in certified(tmp_path, "five", authority).items()}
     files["mesh_tls_cert"] = str(tmp_path / "one.pem")
     (line,) = preflight.problems(load({**MESH, "dev": True, **files}))
     assert line.startswith("mesh_tls_cert: ")
+
+
+async def test_a_node_with_tls_reports_that_a_peer_has_none(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with node() as plain, node(plain, **certified(tmp_path, "one", trustme.CA())):
+        await until(lambda: "does not use TLS" in caplog.text)
+    assert "that both nodes use mesh_tls_cert, or neither" in caplog.text
 
 
 async def test_a_node_behind_a_proxy_is_found_at_the_address_that_it_advertises() -> None:

@@ -54,12 +54,16 @@ async def test_the_ready_line_has_the_address_of_each_listener(tmp_path: Path) -
         assert not {"event_stream", "hub"} & set(json.loads(ready_line(server.server)))
 
 
-async def test_an_address_in_use_and_one_that_others_reach_are_refused() -> None:
+async def test_an_address_in_use_and_one_that_others_reach_are_refused(tmp_path: Path) -> None:
     async with running_server(hub="0") as server:
         port = server.server.others["hub"].rpartition(":")[2]
         with pytest.raises(StartError, match=rf"hub: cannot listen on {port}: another process"):
             async with running_server(hub=port):
                 pass
+    (tmp_path / "file").touch()
+    with pytest.raises(StartError, match=r"hub: cannot listen on unix:.*/file: the path is in use"):
+        async with running_server(hub=f"unix:{tmp_path / 'file'}"):
+            pass
     with pytest.raises(StartError, match=r"not on 0\.0\.0\.0; use 127\.0\.0\.1 with --event"):
         async with running_server(event_stream="0.0.0.0:0"):
             pass

@@ -6,13 +6,13 @@ import asyncio
 import logging
 import secrets
 import socket
+import ssl
 from typing import TYPE_CHECKING, Final
 
 from pubsub_server.settings.addresses import parse_node_address
 from pubsub_server.shared.failure_texts import system_text
 
 if TYPE_CHECKING:
-    import ssl
     from collections.abc import Callable
 
     from pubsub_server.backplanes.mesh.link import Link
@@ -90,6 +90,8 @@ class Dialer:
         """Log the first failure in a row. An address that a peer reported may be outdated."""
         silent = isinstance(error, TimeoutError) and error.errno is None
         text = "no answer in time" if silent else system_text(error) or str(error)
+        if isinstance(error, ssl.SSLError) and error.reason == "WRONG_VERSION_NUMBER":
+            text = "it does not use TLS; check that both nodes use mesh_tls_cert, or neither"
         level = logging.DEBUG
         if self._members.configured(address) and address not in self._reported:
             self._reported.add(address)
