@@ -23,8 +23,8 @@ const KB = 1024;
 /** Goals and limits of the sizes, in KB. Lower the limits, never raise them. */
 const BOUNDS = {
   core: { title: '`{ PubSub }`, at once', goal: 14, limit: 14 },
-  chat: { title: 'chat page', goal: 17, limit: 29.5 },
-  everything: { title: 'everything', goal: 36, limit: 45.5 },
+  chat: { title: 'chat page', goal: 17, limit: 29.3 },
+  everything: { title: 'everything', goal: 36, limit: 45.2 },
   development: { title: '`{ PubSub }`, development build', goal: 20, limit: 18.8 },
   streams: { title: 'added by `/streams`', goal: 2.5, limit: 2.2 },
 };
