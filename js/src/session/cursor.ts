@@ -170,9 +170,7 @@ export class SeqCursor implements Cursor {
       const trimmed = unreported && truncated.has(topic);
       if (!mark) {
         if (unreported && (trimmed ? limit === undefined : this._hasDropped && !first && !stated)) {
-          steps.push(
-            gap(topic, trimmed ? 'history_trimmed' : 'unproven', undefined, undefined, last),
-          );
+          steps.push(gap(topic, trimmed ? 'history_trimmed' : 'unproven', undefined, last));
         }
         reported.add(topic);
         this._setMark(topic, seq, time);
@@ -182,12 +180,14 @@ export class SeqCursor implements Cursor {
       if (strict && last > mark._seq) {
         if (stated && !whole) return false;
         // Both ends are in one log if it misses messages after the requested position or after
-        // replayed ones: their number is known, unless the log restarted.
+        // replayed ones: their number is known, unless the log restarted. Any log begins at a
+        // position above the time of all earlier messages, in microseconds.
         const restarted = this._restarted.has(topic);
         const known = !restarted && (trimmed || (replayed && proven.has(topic)));
+        const leapt = mark._at && seq >= (mark._at + 1) * 1_000;
+        const reason = known ? 'history_trimmed' : restarted || leapt ? 'log_reset' : 'unproven';
         const missed = known ? last - mark._seq : undefined;
-        const reason = known ? 'history_trimmed' : restarted ? 'log_reset' : 'unproven';
-        steps.push(gap(topic, reason, missed, mark._seq + 1, last));
+        steps.push(gap(topic, reason, mark._seq + 1, last, missed));
       }
       mark._seq = seq;
       if (!stated) mark._at = time;
@@ -227,7 +227,7 @@ export class SeqCursor implements Cursor {
         // Messages from before the loss precede the gap.
         takeHeld(topic);
         marks.delete(topic);
-        steps.push(gap(topic, 'log_reset', undefined, mark._seq + 1));
+        steps.push(gap(topic, 'log_reset', mark._seq + 1));
         reported.add(topic);
       }
     }
@@ -241,11 +241,7 @@ export class SeqCursor implements Cursor {
       const position = pending.get(topic) ?? seq;
       if (seq > position) applyPosition(topic, position);
       const mark = marks.get(topic)?._seq ?? seq;
-      if (
-        seq > mark + 1 &&
-        seq - 1 > (positions.get(topic) ?? 0) &&
-        this.retried.get(topic) !== mark
-      ) {
+      if (seq - 1 > Math.max(mark, positions.get(topic) ?? 0) && this.retried.get(topic) !== mark) {
         this.retried.set(topic, mark);
         return rest.slice(n);
       }
@@ -282,9 +278,9 @@ export class SeqCursor implements Cursor {
 export function gap(
   topic: string,
   reason: Gap['reason'],
-  missed?: number,
   from?: number,
   to?: number,
+  missed?: number,
 ): Gap {
   return { topic, from, to, missed, reason };
 }

@@ -307,8 +307,8 @@ export class Subscriptions {
     if (!this._applyDenials(state)) return;
     const { recovering, whole } = state;
     const rest = this._admit(state, answer, at);
-    for (const [topic, count] of state.lost) {
-      this._deliveries.gap(state.request.sub, gap(topic, 'unproven', count), false);
+    for (const [topic, missed] of state.lost) {
+      this._deliveries.gap(state.request.sub, { ...gap(topic, 'unproven'), missed }, false);
     }
     state.answered = true;
     state.phase = 'live';

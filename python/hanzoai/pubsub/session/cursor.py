@@ -320,8 +320,10 @@ class SeqCursor:
             restarted = topic in self._restarted
             known = not restarted and (trimmed or (replayed and topic in replay.proven))
             missed = last - mark.seq if known else None
+            # Any log begins at a position above the time of all earlier messages, in microseconds.
+            leapt = mark.at > 0 and seq >= (mark.at + 1) * 1_000
             reason: GapReason = (
-                "history_trimmed" if known else "log_reset" if restarted else "unproven"
+                "history_trimmed" if known else "log_reset" if restarted or leapt else "unproven"
             )
             replay.steps.append(Gap(topic, mark.seq + 1, last, missed, reason))
         mark.seq = seq
