@@ -163,6 +163,25 @@ for (const [what, options] of [
   });
 }
 
+test('a publish overtakes no earlier one at any moment of the loading', async () => {
+  for (let steps = 0; steps < 30; steps += 1) {
+    const { ps, peer } = virtualClient();
+    const gate = deferred<void>();
+    await operations(
+      (usual) => gate.promise.then(usual),
+      async () => {
+        const first = ps.publish('a.b', { data: 1 });
+        await turns();
+        gate.resolve();
+        for (let step = 0; step < steps; step += 1) await undefined;
+        await Promise.all([first, ps.publish('a.b', { data: 2 })]);
+      },
+    );
+    assert.deepEqual(published(peer), [1, 2], `after ${steps} steps`);
+    await ps.close();
+  }
+});
+
 test('a publish that times out while its part loads does not stop later ones', async () => {
   const { ps, peer, clock } = virtualClient();
   const gate = deferred<void>();

@@ -135,7 +135,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   'the queue is not bounded': {
     file: 'session/publishes.ts',
-    from: 'if (this.hasRoom(messages.length, size)) {',
+    from: "if (policy === 'block' || this.hasRoom(messages.length, size)) {",
     to: 'if (true) {',
     silent: true,
   },
