@@ -26,6 +26,7 @@ from pubsub_server.listeners.http.console import Console
 from pubsub_server.listeners.http.dev_sign_in import DevSignIn
 from pubsub_server.listeners.http.listener import HttpListener
 from pubsub_server.listeners.hub_protocol.listener import hub_listener
+from pubsub_server.listeners.origins import Origins
 from pubsub_server.listeners.sp_pub.listener import sp_listener
 from pubsub_server.listeners.websocket.connections import SocketConnections
 from pubsub_server.listeners.websocket.listener import WebSocketListener
@@ -268,10 +269,12 @@ class Server:
         sign_in = None if self.dev_key is None else DevSignIn(settings, self.dev_key)
         console = self.console = Console(settings, server_version(), sign_in)
         metrics = Metrics(lambda: hub.stats, self.instruments(), server_version())
+        origins = Origins(settings.cors_origins, hub.clock)
         self._http_listener = HttpListener(
             hub,
             policy,
             settings,
+            origins,
             metrics,
             ready=lambda: self.ready,
             openapi=OPENAPI,
@@ -285,7 +288,7 @@ class Server:
         if settings.signed:
             self._signed = _signed_endpoint(hub, policy, settings)
         endpoints = () if self._signed is None else (self._signed,)
-        self._ws_listener = WebSocketListener(SocketConnections(hub, settings, endpoints))
+        self._ws_listener = WebSocketListener(SocketConnections(hub, settings, origins, endpoints))
         http_port = await _listening(self._http_listener.start(tls), "http_port", settings)
         ws_port = await _listening(self._ws_listener.start(tls), "ws_port", settings)
         await self._start_byte_listeners(policy)

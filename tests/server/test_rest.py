@@ -460,7 +460,9 @@ async def test_pages_of_every_origin_may_call_by_default(
         assert "access-control-allow-credentials" not in answer.headers
 
 
-async def test_where_origins_are_listed_others_are_not_allowed() -> None:
+async def test_where_origins_are_listed_others_are_not_allowed_and_the_log_names_them(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async with (
         running_server(cors_origins=["https://a.example"]) as server,
         api(server, server.token()) as rest,
@@ -471,6 +473,19 @@ async def test_where_origins_are_listed_others_are_not_allowed() -> None:
             answer = await rest.get("/v1/session", headers=headers)
             assert "access-control-allow-origin" not in answer.headers
             assert answer.headers["vary"] == "Origin"
+    (line,) = [each for each in caplog.messages if "cors_origins" in each]
+    assert "'https://b.example'" in line
+
+
+async def test_the_log_does_not_report_requests_of_a_page_of_the_server_itself(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with (
+        running_server(cors_origins=["https://a.example"]) as server,
+        api(server, server.token()) as rest,
+    ):
+        await rest.get("/v1/session", headers={"Origin": server.http})
+    assert not [each for each in caplog.messages if "cors_origins" in each]
 
 
 async def test_a_request_id_is_kept_where_it_is_one(rest: httpx.AsyncClient) -> None:

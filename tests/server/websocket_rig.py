@@ -14,6 +14,7 @@ from websockets.frames import Close, Frame, Opcode
 
 from pubsub_server.backplanes.memory import open_memory
 from pubsub_server.hub.hub import Hub
+from pubsub_server.listeners.origins import Origins
 from pubsub_server.listeners.websocket.connections import SocketConnections
 from pubsub_server.listeners.websocket.listener import WebSocketListener
 from pubsub_server.listeners.websocket.protocol import SocketProtocol
@@ -59,7 +60,8 @@ class Server:
             backplane=open_memory(self.settings, wall),
             wall=wall,
         )
-        self.connections = Watched(self.hub, self.settings)
+        origins = Origins(self.settings.cors_origins, self.hub.clock)
+        self.connections = Watched(self.hub, self.settings, origins)
         self.connections.changed = asyncio.Event()
         self.listener = WebSocketListener(self.connections)
         self.tls = tls

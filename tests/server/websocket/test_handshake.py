@@ -79,7 +79,9 @@ async def test_a_connection_without_auth_is_closed() -> None:
         assert await stranger.ended() == (4401, "auth_timeout")
 
 
-async def test_only_listed_origins_may_connect() -> None:
+async def test_only_listed_origins_may_connect_and_the_log_names_others(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async with serving(cors_origins=["https://app.example"]) as server:
         async with client(server, origin="https://app.example"):
             pass
@@ -89,6 +91,9 @@ async def test_only_listed_origins_may_connect() -> None:
             async with client(server, origin="https://evil.example"):
                 pass
         assert caught.value.response.status_code == 403
+        assert b"cors_origins" in caught.value.response.body
+    (line,) = [each for each in caplog.messages if "cors_origins" in each]
+    assert "'https://evil.example'" in line
 
 
 async def test_connections_of_the_listener_are_bounded() -> None:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from pubsub_server.access.policy import Policy
     from pubsub_server.listeners.http.console import Console
+    from pubsub_server.listeners.origins import Origins
     from pubsub_server.observe.metrics import Metrics
     from pubsub_server.service import FaultDoor, Service
     from pubsub_server.settings.config import Settings
@@ -60,6 +61,7 @@ class HttpListener:
         service: The hub.
         policy: The access rules.
         settings: Limits and deadlines.
+        origins: The pages that may use it.
         metrics: Counts requests and answers `/metrics`.
         ready: Whether the server accepts new work, for `/readyz`.
         openapi: The bundled description of this API.
@@ -72,6 +74,7 @@ class HttpListener:
         service: Service,
         policy: Policy,
         settings: Settings,
+        origins: Origins,
         metrics: Metrics,
         *,
         ready: Callable[[], bool],
@@ -84,7 +87,7 @@ class HttpListener:
         self._metrics = metrics
         self._ready = ready
         self._openapi = openapi.read_bytes() if openapi is not None else None
-        self._origins = frozenset(settings.cors_origins)
+        self._origins = origins
         self.exposition = metrics.alone
         self._rest = RestApi(service, policy, settings)
         self._streams = EventStreams(service, policy, settings)
@@ -268,11 +271,11 @@ class HttpListener:
             headers["Cross-Origin-Resource-Policy"] = "same-origin"
             return
         origin = request.headers.get("Origin")
-        if "*" in self._origins:
+        if self._origins.listed is None:
             headers["Access-Control-Allow-Origin"] = "*"
         else:
             headers["Vary"] = "Origin"
-            if origin not in self._origins:
+            if origin is None or _is_own(origin, request) or not self._origins.allows(origin):
                 return
             headers["Access-Control-Allow-Origin"] = origin
         headers["Access-Control-Expose-Headers"] = EXPOSED
@@ -296,6 +299,11 @@ class HttpListener:
         if self._openapi is None:
             raise ServiceError("not_found", "this server has no API description")
         return web.Response(body=self._openapi, content_type="application/json")
+
+
+def _is_own(origin: str, request: web.Request) -> bool:
+    """Whether the request is from a page of this server, whose browser asks for no permission."""
+    return origin.partition("://")[2] == request.host
 
 
 def _nothing_here(request: web.Request, identifier: str) -> web.Response:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from websockets.protocol import SERVER
 from websockets.protocol import Protocol as Parser
-from websockets.typing import Origin
 
 from pubsub_server.listeners.callers import Callers
 from pubsub_server.listeners.pre_auth import pre_auth_limiter
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from websockets.server import ServerProtocol
 
     from pubsub_server.listeners.endpoints import Endpoint
+    from pubsub_server.listeners.origins import Origins
     from pubsub_server.service import Service
     from pubsub_server.settings.config import Settings
     from pubsub_server.shared.connection import Connection
@@ -51,6 +51,7 @@ class SocketConnections:
     Args:
         service: The hub.
         settings: Limits and deadlines.
+        origins: The pages that may use it.
         endpoints: Endpoints for paths other than `/ws`.
 
     Attributes:
@@ -60,7 +61,11 @@ class SocketConnections:
     """
 
     def __init__(
-        self, service: Service, settings: Settings, endpoints: Sequence[Endpoint] = ()
+        self,
+        service: Service,
+        settings: Settings,
+        origins: Origins,
+        endpoints: Sequence[Endpoint] = (),
     ) -> None:
         self.service = service
         self.settings = settings
@@ -73,9 +78,7 @@ class SocketConnections:
         service.stats.connections.setdefault(SOCKET.name, 0)
         self.open: set[Open] = set()
         self.stopped = False
-        self.origins: Sequence[Origin | None] | None = None
-        if "*" not in settings.cors_origins:
-            self.origins = [*(Origin(each) for each in settings.cors_origins), None]
+        self._origins = origins
         self._endpoints = endpoints
         self._parsers: dict[bool, Parser] = {}
         self._empty: asyncio.Future[None] | None = None
@@ -99,6 +102,13 @@ class SocketConnections:
             )
             response.headers["Upgrade"] = "websocket"
             return response
+        return self.accept(core, request)
+
+    def accept(self, core: ServerProtocol, request: Request) -> Response:
+        """The upgrade, unless the request is invalid or from a page that may not use the server."""
+        found = request.headers.get_all("Origin")
+        if len(found) == 1 and not self._origins.allows(found[0]):
+            return core.reject(403, "The origin of this page is not in cors_origins.\n")
         return core.accept(request)
 
     def max_frame(self, connection: Connection) -> int:

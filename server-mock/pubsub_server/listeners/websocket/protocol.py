@@ -334,7 +334,7 @@ class SocketProtocol(asyncio.Protocol):
             if len(head) > HANDSHAKE_BYTES:
                 self._answer_plainly(431, "The request is too large.\n")
             return
-        core = ServerProtocol(origins=self._shared.origins, max_size=None, logger=QUIET)
+        core = ServerProtocol(max_size=None, logger=QUIET)
         core.receive_data(bytes(head[: end + 4]))
         events = core.events_received()
         if not events:
@@ -378,7 +378,7 @@ class SocketProtocol(asyncio.Protocol):
         if "upgrade" not in headers:
             self._answer(core, endpoint.get(visit))
             return
-        response = core.accept(request)
+        response = self._shared.accept(core, request)
         if response.status_code != 101:
             core.send_response(response)
             self._finish(core)
