@@ -8,6 +8,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _NAME_MAX: Final = 128
+_BEGINNING: Final = 3
+"""Minimum letters of the beginning of a name."""
 
 
 def did_you_mean(wrong: str, names: Iterable[str]) -> str:
@@ -21,7 +23,9 @@ def did_you_mean(wrong: str, names: Iterable[str]) -> str:
         return ""
     low = wrong[:_NAME_MAX].lower()
     known = {name.lower(): name for name in names}
-    begun = next((name for name in known if name.startswith(low)), None)
+    begun = None
+    if len(low.lstrip("-")) >= _BEGINNING:
+        begun = next((name for name in known if name.startswith(low)), None)
     if begun is None:
         # Loaded for an error alone.
         import difflib
