@@ -19,6 +19,7 @@ from hanzoai.pubsub import (
     PubSubClient,
     PubSubError,
     StateChange,
+    Token,
     TokenContext,
     UsageError,
 )
@@ -227,6 +228,36 @@ async def test_an_unintended_transport_is_logged_once_and_can_be_queried(
         f"The WebSocket {ps.url} failed (HTTP 404 from the proxy); using server-sent events instead"
     ]
     await pubsub_memory.clock.advance_until(lambda: ps.transport == "websocket")
+
+
+async def test_a_callback_that_returns_no_token_has_the_remedy_of_its_error(
+    pubsub_memory: MemoryServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    def in_milliseconds(_: TokenContext) -> Token:
+        return Token("x", 1_795_435_200_000)
+
+    ps = pubsub_memory.client(get_token=in_milliseconds)
+    call = asyncio.ensure_future(ps.publish("a.b", {"data": 1}, timeout=2))
+    await pubsub_memory.clock.advance_until(call.done)
+    remedy = "Pass seconds: divide it by 1000."
+    with pytest.raises(OperationTimeout) as caught:
+        await call
+    assert caught.value.remedy == remedy
+    assert [line for line in warnings_of(caplog) if remedy in line]
+
+
+async def test_a_callback_that_does_not_return_is_named_in_the_remedy(
+    pubsub_memory: MemoryServer,
+) -> None:
+    async def never(_: TokenContext) -> str:
+        return await asyncio.Future[str]()
+
+    ps = pubsub_memory.client(get_token=never, fetch_timeout=1)
+    call = asyncio.ensure_future(ps.publish("a.b", {"data": 1}, timeout=2))
+    await pubsub_memory.clock.advance_until(call.done)
+    with pytest.raises(OperationTimeout) as caught:
+        await call
+    assert caught.value.remedy.startswith("Let `get_token` return within `fetch_timeout`")
 
 
 async def test_requested_server_sent_events_cause_no_warning(

@@ -45,6 +45,14 @@ def test_an_item_that_is_not_a_message_is_named(item: Any) -> None:
     assert caught.value.field == "messages"
 
 
+def test_a_message_before_its_topic_is_reported_as_swapped() -> None:
+    swapped: tuple[Any, Any] = ({"data": 1}, "a.b")
+    with pytest.raises(InvalidPayload, match="are swapped") as caught:
+        prepare(*swapped, 100)
+    assert caught.value.field == "message"
+    assert "the topic comes first" in str(caught.value.remedy)
+
+
 def test_an_item_is_a_pair_a_mapping_or_a_publication() -> None:
     message = {"data": 1}
     publication = Publication(topic="a", data=1)

@@ -313,7 +313,10 @@ class Driver:
             words = describe_failure(error)
             if not refused:
                 self.failures.cause = error
-                unavailable = from_code("token_unavailable", f"{words}.", cause=error)
+                remedy = error.remedy if isinstance(error, PubSubError) else None
+                unavailable = from_code(
+                    "token_unavailable", f"{words}.", remedy=remedy, cause=error
+                )
                 # Each attempt fails with the same cause until the program has fixed it.
                 if words != self._token_problem:
                     self.listeners.report(unavailable, None)

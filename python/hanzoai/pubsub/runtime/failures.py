@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from hanzoai.pubsub.errors import ConnectionFailed, OperationTimeout, PubSubError, from_code
 from hanzoai.pubsub.generated.errors import CODES
+from hanzoai.pubsub.session.events import TIMEOUTS
 
 if TYPE_CHECKING:
     from hanzoai.pubsub.clock import Clock
@@ -29,6 +30,7 @@ _TOKEN_REMEDY: Final = (
     "Fix `get_token`: it is called with a TokenContext and returns a string or a Token; its "
     "exception is the `__cause__` of this one."
 )
+_FETCH_REMEDY: Final = "Let `get_token` return within `fetch_timeout`, 10 s by default."
 
 
 class Failures:
@@ -135,7 +137,9 @@ class Failures:
         if self.last is None:
             return usual
         if self.last.code == _TOKEN:
-            return _TOKEN_REMEDY
+            return self.cause.remedy if isinstance(self.cause, PubSubError) else _TOKEN_REMEDY
+        if self.last.reason == TIMEOUTS["fetch"].message:
+            return _FETCH_REMEDY
         lost = self.last.code in (None, 1006, "timeout")
         known = CODES.get("connection_failed" if lost else str(self.last.code))
         return usual if known is None else known.remedy

@@ -89,7 +89,7 @@ def prepare(
         PayloadTooLarge: The data exceeds the limit.
         InvalidOption: Another field is not valid; ``field`` names it.
     """
-    given = cast("dict[str, Any]", message) if type(message) is dict else _fields(message)
+    given = cast("dict[str, Any]", message) if type(message) is dict else _fields(topic, message)
     if len(given) == len(_USUAL) and type(topic) is str and ttl is None and id is None:
         name, data = given.get("type"), given.get("data", given)
         if (
@@ -164,7 +164,7 @@ def _whole_seconds(ttl: timedelta) -> int:
     return int(seconds)
 
 
-def _fields(message: object) -> Mapping[str, Any]:
+def _fields(topic: object, message: object) -> Mapping[str, Any]:
     if isinstance(message, Publication):
         return {name: getattr(message, name) for name in message.model_fields_set}
     if not isinstance(message, Mapping):
@@ -173,6 +173,12 @@ def _fields(message: object) -> Mapping[str, Any]:
 
         if is_model(message):
             return {"data": message}
+        if isinstance(topic, Mapping):
+            raise InvalidPayload(
+                "The topic and the message are swapped.",
+                remedy='Publish as in `publish("demo.chat", {...})`: the topic comes first.',
+                field="message",
+            )
         raise InvalidPayload(
             f"The message is {type(message).__name__}, not a mapping.",
             remedy='Publish {"type": ..., "data": ...}.',
