@@ -115,7 +115,7 @@ export class OwnPresence {
   update(topic: Topic, data: JsonObject, ref: number | undefined): void {
     const refs = ref === undefined ? [] : [ref];
     if (!this._own.hasRoom(topic)) {
-      this._refuse(refs, {
+      this._reject(refs, {
         code: 'queue_full',
         message: 'This client already has presence of its own on 10,000 topics.',
         remedy: 'Unsubscribe from some of these topics, or use several clients.',
@@ -179,7 +179,7 @@ export class OwnPresence {
     if (!update) return false;
     this._own.forget(update.topic, update.data);
     const { refs, topic } = update;
-    this._refuse(refs, { ...frame, topic: frame.topic ?? topic });
+    this._reject(refs, { ...frame, topic: frame.topic ?? topic });
     this.flush();
     return true;
   }
@@ -242,7 +242,7 @@ export class OwnPresence {
   }
 
   /** Settle the calls of an update; without one, report the error. */
-  private _refuse(refs: readonly number[], error: Loose<ErrorInfo>): void {
+  private _reject(refs: readonly number[], error: Loose<ErrorInfo>): void {
     if (refs.length) this._settle(refs, { ...error, kind: 'rejected' });
     else this._context.ports.problem(error);
   }

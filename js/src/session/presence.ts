@@ -20,14 +20,7 @@ export class Presence {
     private readonly _deliveries: DeliveryPorts,
   ) {}
 
-  /** Show a later subscription the members that others already know. */
-  show(state: SubscriptionState): void {
-    if (!wants(state)) return;
-    for (const [topic, members] of this._members.complete()) {
-      const change = { topic, members, change: 'snapshot', member: undefined } as const;
-      if (covers(state, topic)) this._showOne(state, change);
-    }
-  }
+  // ---------------------------------------------------------------- from the server
 
   /** Take a join, update or leave from a message to these subscriptions. */
   message(message: Envelope, states: readonly SubscriptionState[]): void {
@@ -58,15 +51,15 @@ export class Presence {
     this._showAll(this._members.expire());
   }
 
-  /** The server answered a subscription on a new connection. */
-  answered(state: SubscriptionState): void {
+  // ---------------------------------------------------------------- from the subscriptions
+
+  /** Show a later subscription the members that others already know. */
+  show(state: SubscriptionState): void {
     if (!wants(state)) return;
-    const all = [...this._routes.all.values()];
-    const changes = this._members.forgetUnproven(
-      (topic) => this._leadsTo(state, topic),
-      (topic) => all.some((other) => wants(other) && other.patterns.includes(topic)),
-    );
-    this._showAll(changes);
+    for (const [topic, members] of this._members.complete()) {
+      const change = { topic, members, change: 'snapshot', member: undefined } as const;
+      if (covers(state, topic)) this._showOne(state, change);
+    }
   }
 
   /** Show an empty member list to a subscription that was refused for now. */
@@ -84,6 +77,17 @@ export class Presence {
     this._members.keep((topic) => this._wanted(topic));
   }
 
+  /** The server answered a subscription on a new connection. */
+  answered(state: SubscriptionState): void {
+    if (!wants(state)) return;
+    const all = [...this._routes.all.values()];
+    const changes = this._members.forgetUnproven(
+      (topic) => this._leadsTo(state, topic),
+      (topic) => all.some((other) => wants(other) && other.patterns.includes(topic)),
+    );
+    this._showAll(changes);
+  }
+
   /** Whether any subscription that shares a pattern with it wants presence. */
   watches(state: SubscriptionState): boolean {
     const mine = new Set(state.patterns);
@@ -91,6 +95,8 @@ export class Presence {
       (other) => wants(other) && other.patterns.some((pattern) => mine.has(pattern)),
     );
   }
+
+  // ---------------------------------------------------------------- inside
 
   private _leadsTo(state: SubscriptionState, topic: string): boolean {
     return this._routes.find(topic).includes(state);
