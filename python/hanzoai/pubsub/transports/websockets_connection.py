@@ -55,7 +55,7 @@ _HEAD_END: Final = b"\r\n\r\n"
 _BUFFER: Final = 1 << 16
 """Size of the receive buffer, in bytes.
 
-Without it, asyncio allocates as much for each read, which takes ten times as long as the read. The
+Without it, asyncio allocates 256 KiB for each read, which takes ten times as long as the read. The
 buffer is mapped, so that a connection takes only the memory of its largest read.
 """
 
