@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from hanzoai.pubsub.errors import InvalidOption
 from hanzoai.pubsub.spark import (
     ARROW_SCHEMA,
     FORMAT,
@@ -203,6 +204,14 @@ def test_foreach_batch_publishes_each_micro_batch_with_times_in_their_zone(
     assert by_number([each["row"] for each in found]) == numbers(200)
     then = datetime(2026, 2, 23, 10, tzinfo=UTC)
     assert {datetime.fromisoformat(each["at"]) for each in found} == {then}
+
+
+def test_foreach_batch_rejects_a_wrong_column_before_a_task_runs(
+    spark: SparkSession, server: ServerProcess
+) -> None:
+    frame = rows(spark, "jobs.columns", 2).withColumnRenamed("data", "value")
+    with pytest.raises(InvalidOption, match="Column `value` is unknown"):
+        foreach_batch(config(server), "alerts")(frame, 0)
 
 
 def test_rows_that_cannot_be_published_go_to_the_dead_letters(

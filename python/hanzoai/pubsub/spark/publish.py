@@ -18,7 +18,7 @@ from hanzoai.pubsub.errors import PayloadTooLarge, PermissionDenied, PubSubError
 from hanzoai.pubsub.spark.ids import numbering
 from hanzoai.pubsub.spark.messages import Encoder, Messages, letter, together
 from hanzoai.pubsub.spark.pace import Pace
-from hanzoai.pubsub.spark.records import chunks
+from hanzoai.pubsub.spark.records import check_columns, chunks
 from hanzoai.pubsub.spark.sender import sender_of
 from hanzoai.pubsub.spark.stats import PublishStats, log_stats
 from hanzoai.pubsub.spark.traces import brief
@@ -171,6 +171,9 @@ def _each_partition(rows: Iterable[Any], config: PubSubConfig, namespace: str | 
 
 
 def _each_batch(frame: Any, batch: int, config: PubSubConfig, name: str) -> None:
+    with brief():
+        # Here, not in each attempt of each task.
+        check_columns(frame.columns)
     # Not foreachPartition: a TIMESTAMP has no time zone in a Row of a task.
     frame.mapInArrow(publish_arrow(config, namespace=f"{name}:{batch}"), ARROW_SCHEMA).collect()
 
