@@ -425,7 +425,7 @@ async def test_a_sweep_searches_every_shard_though_another_search_fails(
     setattr(shards, failing, True)
     async with asyncio.timeout(60), room() as node:
         searches = searching(node, shards)
-        searches._anew.add(1)
+        searches._incomplete.add(1)
         searches.sweep()
     assert {TOPIC: START} in shards.compared
     (record,) = caplog.records

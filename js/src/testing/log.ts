@@ -127,7 +127,7 @@ export class Store {
       const read = this._read(log, now, mark, since, history);
       entries.push(...read.entries);
       if (read.short) truncated.push(topic);
-      if (read.anew) reset.push(topic);
+      if (read.restarted) reset.push(topic);
     }
     for (const topic of patterns) {
       if (topic.includes('*') || this._logs.has(topic) || Object.hasOwn(after, topic)) continue;
@@ -158,19 +158,19 @@ export class Store {
       entries = entries.slice(0, Math.max(0, place));
     }
     const chosen = after === undefined ? entries.slice(-limit) : entries.slice(0, limit);
-    let { short, anew } = read;
+    let { short, restarted } = read;
     if (after !== undefined) {
-      const mark = anew ? log.start - 1 : after;
+      const mark = restarted ? log.start - 1 : after;
       short = chosen.length < (chosen.at(-1)?.message.seq ?? log.last) - mark;
       // 0 means the start of every log, so it never belongs to another log.
-      anew &&= after > 0;
+      restarted &&= after > 0;
     }
     return compact<HistoryPage>({
       messages: chosen.map(({ message }) => message),
       has_more: entries.length > chosen.length,
       position: log.last,
       truncated: short || undefined,
-      reset: anew || undefined,
+      reset: restarted || undefined,
     });
   }
 
@@ -206,13 +206,13 @@ export class Store {
     after: number | undefined,
     since: number | undefined,
     newest: number | undefined,
-  ): { entries: Entry[]; short: boolean; anew: boolean } {
+  ): { entries: Entry[]; short: boolean; restarted: boolean } {
     this._expire(log, now);
     let { entries } = log;
-    const anew = after !== undefined && (after < log.start - 1 || after > log.last);
+    const restarted = after !== undefined && (after < log.start - 1 || after > log.last);
     let short = false;
     if (after !== undefined) {
-      const mark = anew ? log.start - 1 : after;
+      const mark = restarted ? log.start - 1 : after;
       entries = entries.filter(({ message }) => (message.seq ?? 0) > mark);
       short = entries.length < log.last - mark;
     } else if (since !== undefined) {
@@ -223,7 +223,7 @@ export class Store {
       entries = entries.slice(entries.length - newest);
       short ||= after !== undefined;
     }
-    return { entries, short, anew };
+    return { entries, short, restarted };
   }
 
   private _known(

@@ -348,11 +348,11 @@ class MemoryStore:
             mark = after.get(topic)
             if mark is None and since is None and newest is None:
                 continue
-            some, short, anew = read(log, now, mark, since, newest)
+            some, short, restarted = read(log, now, mark, since, newest)
             logs.append(some)
             if short:
                 truncated.append(topic)
-            if anew:
+            if restarted:
                 reset.append(topic)
         entries, truncated_topics = bounded(logs, truncated)
         positions = {topic: log.last for topic, log in found.items()}
@@ -388,8 +388,8 @@ class MemoryStore:
         if log is None:
             return Page((), False, None, False, False)
         if after is not None:
-            entries, more, short, anew = behind(log, now, after, limit)
-            return Page([entry.body for entry in entries], more, log.last, short, anew)
+            entries, more, short, restarted = behind(log, now, after, limit)
+            return Page([entry.body for entry in entries], more, log.last, short, restarted)
         entries = log.alive(now)
         if before is not None:
             place = next((i for i, entry in enumerate(entries) if entry.id == before), None)

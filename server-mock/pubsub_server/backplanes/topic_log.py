@@ -55,13 +55,13 @@ def read(
     """Messages, whether some are missing, and whether the log began after the position."""
     entries = log.alive(now)
     if after is not None:
-        anew = after < log.start - 1 or after > log.last
-        mark = log.start - 1 if anew else after
+        restarted = after < log.start - 1 or after > log.last
+        mark = log.start - 1 if restarted else after
         place = bisect_right(entries, mark, key=_position)
         entries = entries[place:] if place else entries
         short = len(entries) < log.last - mark
     else:
-        anew = False
+        restarted = False
         if since is not None:
             place = bisect_right(entries, since, key=_time)
             entries = entries[place:] if place else entries
@@ -69,7 +69,7 @@ def read(
     if newest is not None and newest < len(entries):
         entries = list(islice(entries, len(entries) - newest, None))
         short = short or after is not None
-    return entries, short, anew
+    return entries, short, restarted
 
 
 def behind(
@@ -81,14 +81,14 @@ def behind(
         The messages; whether there are more; whether a position up to the last of them (or of the
         log, if there are none) is missing; whether the log began after the position.
     """
-    anew = after != 0 and (after < log.start - 1 or after > log.last)
-    mark = log.start - 1 if anew or not after else after
+    restarted = after != 0 and (after < log.start - 1 or after > log.last)
+    mark = log.start - 1 if restarted or not after else after
     place = bisect_right(log.entries, mark, key=_position)
     alive = (entry for entry in islice(log.entries, place, None) if entry.expires > now)
     found = list(islice(alive, limit + 1))
     chosen = first_of(found, limit)
     last = (chosen[-1].seq if chosen else None) or log.last
-    return chosen, len(found) > len(chosen), len(chosen) < last - mark, anew
+    return chosen, len(found) > len(chosen), len(chosen) < last - mark, restarted
 
 
 def stand(topic: str, log: TopicLog, now: int, at: int | None) -> Standing:

@@ -360,9 +360,9 @@ class SharedAttendance(Attendance):
         self._stale[topic] = everyone or self._stale.get(topic, False)
         if not self._refreshing:
             self._refreshing = True
-            self._spawn(self._show_anew())
+            self._spawn(self._show_again())
 
-    async def _show_anew(self) -> None:
+    async def _show_again(self) -> None:
         try:
             while self._stale:
                 topics = dict(islice(self._stale.items(), READ_TOPICS))

@@ -254,7 +254,7 @@ class CatchingUp:
         # Shards that may have lost data, not reported yet.
         self._doubted: set[int] = set()
         # Shards of which messages may be missing.
-        self._anew: set[int] = set()
+        self._incomplete: set[int] = set()
         # Per shard: the number of connections to its channels, and this number at the last complete
         # search for missed messages.
         self._begun: Counter[int] = Counter()
@@ -315,12 +315,12 @@ class CatchingUp:
         if caught_up is None:
             return 0
         # The clock of another server may differ.
-        lost = shard in self._anew or self._begun[shard] != self._proven[shard]
+        lost = shard in self._incomplete or self._begun[shard] != self._proven[shard]
         return max(1, caught_up - (CLOCKS_MS if lost else SWEEP_MARGIN_MS))
 
     async def restored(self, shards: Sequence[int]) -> None:
         """These shards are connected again; messages may have been missed in the meantime."""
-        self._anew.update(shards)
+        self._incomplete.update(shards)
         self._roster.interrupted(shards, min(map(self._missed_since, shards)))
         backoff = Backoff(READ_AGAIN_AFTER, READ_AGAIN_AT_MOST)
         # Later sweeps repeat it.
@@ -391,15 +391,15 @@ class CatchingUp:
 
         An unexpected one must not end the searches of other shards, whose messages users wait for.
         """
-        since, anew = self._missed_since(shard), shard in self._anew
-        self._anew.discard(shard)
+        since, incomplete = self._missed_since(shard), shard in self._incomplete
+        self._incomplete.discard(shard)
         begun = self._begun[shard]
         try:
             sweep = await self._reader.sweep(shard, since, self._silence)
             before = self._unbroken.get(shard, sweep.unbroken)
-            anew = anew or before != sweep.unbroken
+            incomplete = incomplete or before != sweep.unbroken
             moved = set(filter(self._matching, sweep.topics))
-            if anew:
+            if incomplete:
                 named = (track.topic for track in self._tracks.named)
                 moved.update(topic for topic in named if self._layout.shard(topic) == shard)
             moved.update(self._unproven(shard))
@@ -408,8 +408,8 @@ class CatchingUp:
             # Messages that arrived in the meantime still wait, and no more are added.
             await self._compare(self._unproven(shard), since, sweep.now)
         except BaseException as error:
-            if anew:
-                self._anew.add(shard)
+            if incomplete:
+                self._incomplete.add(shard)
             if isinstance(error, Exception):
                 return error
             raise

@@ -310,10 +310,10 @@ class Log:
             The messages; whether some messages after the position are gone; whether the position
             belongs to another log.
         """
-        anew = after < self.start - 1 or after > self.last
-        mark = self.start - 1 if anew else after
+        restarted = after < self.start - 1 or after > self.last
+        mark = self.start - 1 if restarted else after
         some = [each for each in self.entries if each.expires > now and (each.seq or 0) > mark]
-        return some, len(some) < self.last - mark, anew
+        return some, len(some) < self.last - mark, restarted
 
     def newer(self, since: int, now: int, *, to_end: bool = True) -> tuple[list[Entry], bool]:
         """The messages newer than this, Unix ms; and whether some of them are gone.

@@ -218,8 +218,8 @@ class Reader:
             if after < log.start - 1 or after > log.last:
                 now, first = await self._page(topic, "after", log.start - 1, limit)
                 log = first or log
-            entries, _, anew = log.behind(after, now)
-            mark = log.start - 1 if anew else after
+            entries, _, restarted = log.behind(after, now)
+            mark = log.start - 1 if restarted else after
             chosen = first_of(entries, limit)
             last = (chosen[-1].seq if chosen else None) or log.last
             return Page(
@@ -227,7 +227,7 @@ class Reader:
                 len(entries) > len(chosen),
                 log.last,
                 len(chosen) < last - mark,
-                anew and after != 0,
+                restarted and after != 0,
             )
         entries, short = log.newer(since or 0, now, to_end=before is None)
         chosen = last_of(entries, limit)
@@ -325,7 +325,7 @@ def choose(topic: str, log: Log, wanted: Wanted, now: int, live_after: int | Non
         live_after: The node delivers everything after this position to the subscriber; None if it
             does not.
     """
-    anew = short = False
+    restarted = short = False
     entries: list[Entry] = []
     mark = wanted.after.get(topic)
     if mark is not None and live_after is not None and mark <= live_after < log.start - 1:
@@ -337,15 +337,15 @@ def choose(topic: str, log: Log, wanted: Wanted, now: int, live_after: int | Non
         if missing >= LEAP:
             # The numbering also restarted earlier, so the size of the gap is unknown. The
             # subscriber drops its position: it may be from before the restart.
-            anew = True
+            restarted = True
             entries = _after_restart(entries, live_after)
     elif mark is not None:
-        entries, short, anew = log.behind(mark, now)
+        entries, short, restarted = log.behind(mark, now)
     elif wanted.since is not None:
         entries, short = log.newer(wanted.since, now)
         # A client that resumes counts missing messages by positions, and these jump where the
         # numbering began.
-        anew = any(
+        restarted = any(
             (later.seq or 0) - (earlier.seq or 0) >= LEAP for earlier, later in pairwise(entries)
         )
     elif wanted.newest is not None:
@@ -360,9 +360,9 @@ def choose(topic: str, log: Log, wanted: Wanted, now: int, live_after: int | Non
         return Chosen(topic, (), log.start - 1, truncated=False, reset=True)
     if live_after is not None and live_after < position and position >= log.start:
         # The node delivers more to other subscribers; skip what this one already has.
-        position = live_after if mark is None or anew else max(live_after, mark)
+        position = live_after if mark is None or restarted else max(live_after, mark)
         entries = [entry for entry in entries if (entry.seq or 0) <= position]
-    return Chosen(topic, entries, position or None, short, anew)
+    return Chosen(topic, entries, position or None, short, restarted)
 
 
 def choose_without_log(topic: str, wanted: Wanted, live_after: int | None) -> Chosen | None:

@@ -314,20 +314,20 @@ class RedisRoster:
         if audience is None or not unsure:
             return
         self._unsure = {}
-        anew, self._renewed = self._renewed, False
+        anything, self._renewed = self._renewed, False
         since = min(unsure.values())
         try:
             # Redis no longer knows all topics that were left before.
-            anew = anew or since < await self._link.time(self._layout.nodes) - EMPTIED_MS
-            since = 0 if anew else since
+            anything = anything or since < await self._link.time(self._layout.nodes) - EMPTIED_MS
+            since = 0 if anything else since
             found = await self._indexed(
                 (self._layout.attended, self._layout.emptied), since, unsure
             )
         except BaseException:
-            self._renewed |= anew
+            self._renewed |= anything
             self._doubt(unsure, since)
             raise
-        audience.missed(found, anything=anew)
+        audience.missed(found, anything=anything)
 
     # ------------------------------------------------------------ read
 
