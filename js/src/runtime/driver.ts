@@ -49,9 +49,11 @@ export class Driver implements Client, Ports, Owner {
   readonly tokens: TokenSource;
   state: StateName = 'initialized';
   /** Since when there has been no connection, by the clock; only for texts of errors. */
-  disconnectedSince!: number;
+  declare disconnectedSince: number;
   /** Failure of the last connection or attempt, until there is a connection again. */
   lastFailure: StateChange | undefined;
+  /** The failure whose reason the platform hides; only in the development build. */
+  declare unexplained: StateChange | undefined;
   /** The reason why there is no token, until there is one. */
   tokenFailure: PubSubError | undefined;
   /** The peer's features and limits; undefined before the first connection. */
@@ -79,6 +81,8 @@ export class Driver implements Client, Ports, Owner {
   /** Counts the calls of `dial` and `hangUp`; a transport of an earlier call is discarded. */
   private _dials = 0;
   _connection: Connection | undefined;
+  /** Why the last WebSocket failed; only in the development build. */
+  declare socketFailure: string | undefined;
 
   /**
    * @param options Options of the client.
@@ -121,11 +125,14 @@ export class Driver implements Client, Ports, Owner {
     this.perform((session) => session.opened(incremental));
   }
 
-  dropped({ again, code = LOST, reason, retryAfter }: TransportEnd): void {
+  dropped(end: TransportEnd): void {
+    const { again, code = LOST, reason, retryAfter } = end;
+    if (DEVELOPMENT && this._connection?.incremental) this.socketFailure = reason;
     this._connection = undefined;
     // A connection that was never open is not urgent.
     const hurry = again && this.state === 'connected';
     this.perform((session) => session.dropped(code, reason, retryAfter));
+    if (DEVELOPMENT && end.hidden) this.unexplained = this.lastFailure;
     if (hurry) this.perform((session) => session.woke(true));
   }
 
@@ -145,6 +152,12 @@ export class Driver implements Client, Ports, Owner {
     this.state = to;
     if (DEVELOPMENT && (from === 'connected' || from === 'initialized')) {
       this.disconnectedSince = this.clock.now();
+    }
+    if (DEVELOPMENT && to === 'connected' && this.transport === 'sse') {
+      import('./fallback.js').then(
+        ({ warnOfFallback }) => warnOfFallback(this.options, this.socketFailure),
+        () => {}, // only a warning is missing
+      );
     }
     if (to === 'connected') this.lastFailure = undefined;
     else if (code !== undefined || reason) this.lastFailure = change;

@@ -6,10 +6,11 @@ import {
   ConnectionFailed,
   fromCode,
   OperationTimeout,
-  type PubSubError,
+  PubSubError,
 } from '../errors.js';
 import { CODES } from '../generated/errors.js';
 import { remedyOf } from '../http/remedies.js';
+import { TIMEOUTS } from '../session/events.js';
 import type { Rejected, Unknown } from '../session/ports.js';
 import type { Client } from './client.js';
 import { rejected } from './rejected.js';
@@ -43,7 +44,12 @@ function notConnected(client: Client, limit: number, about: CodedDetails = {}): 
   const message = `Not connected within ${limit} ms: ${reasonOf(client)}`;
   const code = String(lastFailure?.code);
   if (code === tokenFailure?.code) {
-    return fromCode(code, message, { ...about, cause: tokenFailure.cause });
+    const { cause } = tokenFailure;
+    return fromCode(code, message, {
+      ...about,
+      cause,
+      ...(DEVELOPMENT && likelyRemedy(client)),
+    });
   }
   const remedy = about.code || code === 'timeout' ? undefined : CODES.get(code)?.remedy;
   return new ConnectionFailed(message, {
@@ -144,8 +150,13 @@ export function late(
 }
 
 /** The remedy for the likely cause of the last failure, if there is one. */
-function likelyRemedy({ lastFailure }: Client): { readonly remedy?: string } {
-  const remedy = remedyOf(lastFailure?.reason);
+function likelyRemedy({ lastFailure, tokenFailure }: Client): { readonly remedy?: string } {
+  const { code, reason } = lastFailure ?? {};
+  if (reason === TIMEOUTS.fetch?.message)
+    return { remedy: 'Let `getToken` return within `fetchTimeout`, 10 s by default.' };
+  if (tokenFailure?.cause instanceof PubSubError && code === tokenFailure.code)
+    return { remedy: tokenFailure.cause.remedy };
+  const remedy = remedyOf(reason);
   return remedy ? { remedy } : {};
 }
 

@@ -28,7 +28,8 @@ export async function publish(
   options: PublishOptions,
 ): Promise<Published> {
   driver.checkOpen();
-  checkPublishing(options, ['ttl', 'id']);
+  // After a string, the third argument is probably the message: the error is about the second.
+  if (!DEVELOPMENT || typeof message !== 'string') checkPublishing(options, ['ttl', 'id']);
   const { maxPayload } = driver;
   const one = prepare(topic, message, maxPayload, options);
   if (!one) {

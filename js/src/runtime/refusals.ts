@@ -58,6 +58,12 @@ export function refuseMessage(
       field: 'messages',
     });
   }
+  if (DEVELOPMENT && isObject(topic) && typeof message === 'string') {
+    throw new InvalidPayload('The topic and the message are swapped.', {
+      remedy: "Publish as in `publish('demo.chat', { type, data })`: the topic comes first.",
+      field: 'message',
+    });
+  }
   if (!isObject(message)) {
     throw new InvalidPayload(
       DEVELOPMENT ? `The message is ${kind(message)}, not an object.` : undefined,
@@ -172,6 +178,9 @@ export function refuseSubscription(
 }
 
 function checkOptions(given: Readonly<Record<string, unknown>>, names: readonly string[]): void {
+  if (typeof given === 'function') {
+    throw invalid('options', 'is a function, not an object', 'Pass it as `{ onMessage: … }`.');
+  }
   checkCall(given, names);
   for (const name of names) {
     const value = given[name];

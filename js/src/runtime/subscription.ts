@@ -87,6 +87,11 @@ export class Subscription<Data = AnyPayload>
     await this.unsubscribe();
   }
 
+  /** @internal For logs: without messages, and without references to the client. */
+  toJSON(): SubscriptionStats {
+    return this.stats;
+  }
+
   /** @internal Pass all events of an inbox to the handlers until it has ended. */
   async run(inbox: Inbox): Promise<void> {
     const { onMessage, onPresence } = this._handlers;

@@ -4,7 +4,7 @@ import { DEVELOPMENT } from '../build.js';
 import type { Clock } from '../clock.js';
 import { PubSubError } from '../errors.js';
 import { untilOpened } from '../prerendering.js';
-import { checkToken } from '../settings/checks.js';
+import { checkToken, isTime } from '../settings/checks.js';
 import type { ClientOptions } from '../settings/options.js';
 import type { Token, TokenCallback, TokenReason } from '../values.js';
 import { within } from './waiting.js';
@@ -83,6 +83,9 @@ export class TokenSource {
       const life = this._life;
       const guess = life === undefined ? life : Math.round(this._clock.wallMs() + life);
       const field = DEVELOPMENT && value !== given && given ? 'getToken().value' : 'getToken()';
+      if (DEVELOPMENT && !isTime(expiresAt ?? 0)) {
+        (await import('./expiry.js')).checkExpiry('getToken().expiresAt', expiresAt);
+      }
       const token = { value: checkToken(value, field), expiresAt: expiresAt ?? guess };
       if (!abort.signal.aborted) {
         this._fetchedAt = this._clock.now();

@@ -21,7 +21,7 @@ export const PATTERNS_MAX = 1_000;
 export const HISTORY_MAX = 10_000;
 
 /** The earliest accepted Unix time in milliseconds, in 1973: lower numbers are probably seconds. */
-const EARLIEST = 1e11;
+export const EARLIEST = 1e11;
 
 /** Whether it is a Unix time in milliseconds; 0 is valid and means the beginning. */
 export function isTime(ms: number): boolean {

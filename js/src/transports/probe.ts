@@ -23,6 +23,8 @@ interface Prober {
   readonly options: ClientOptions;
   readonly over: AbortSignal;
   lastFailure: StateChange | undefined;
+  /** The failure whose reason the platform hides. */
+  readonly unexplained: StateChange | undefined;
 }
 
 /**
@@ -54,13 +56,12 @@ export async function probe(prober: Prober, auth?: AuthFrame): Promise<boolean> 
 }
 
 /**
- * Put the reason of the HTTP address into a failure without one: the WebSocket of Node hides why it
- * did not open, and its `fetch` does not. Returns false.
+ * Put the reason of the HTTP address into a failure whose reason the platform hides: the WebSocket of
+ * Node does not say why it did not open, and its `fetch` does. Returns false.
  */
 function explain(prober: Prober, reason: string): false {
-  const { lastFailure: failure } = prober;
-  const isBare = /cannot be reached(: Received network error[^:]*)?\.$/.test(failure?.reason ?? '');
-  if (failure && isBare) prober.lastFailure = { ...failure, reason };
+  const { lastFailure: failure, unexplained } = prober;
+  if (failure && failure === unexplained) prober.lastFailure = { ...failure, reason };
   return false;
 }
 

@@ -20,6 +20,11 @@ export interface TransportEnd {
   /** Earliest next attempt in milliseconds from now, if the server sent it. */
   readonly retryAfter?: number | undefined;
   /**
+   * Whether the platform hides why the transport could not be opened, so that another transport to
+   * the server may know it; only in the development build.
+   */
+  readonly hidden?: boolean | undefined;
+  /**
    * Whether there is no failure: the route to the server has changed, and a reconnect can start at
    * once.
    */

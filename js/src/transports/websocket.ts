@@ -166,8 +166,14 @@ export class WebSocketTransport implements Transport {
   /** End the transport, and close its socket if it is open. */
   private _end(code: number | undefined, reason: string): void {
     const receiver = this._receiver;
+    const socket = DEVELOPMENT ? this._socket : undefined;
     this.close();
-    receiver?.ended({ code, reason });
+    receiver?.ended(
+      DEVELOPMENT
+        ? // Only `ws` says why a socket did not open; browsers and Node hide it.
+          { code, reason, hidden: !!socket && !socket.on && !code && reason !== LOST }
+        : { code, reason },
+    );
   }
 }
 

@@ -365,7 +365,7 @@ function failing(codes: string[], getToken: PubSubOptions['getToken']) {
 
 test('a publish whose attempts all failed before sending is known not to be published', async () => {
   let asked = 0;
-  const token = { value: 'expired', expiresAt: 1 };
+  const token = { value: 'expired', expiresAt: 1e11 };
   const { ps, clock } = failing(['ECONNREFUSED'], async () => {
     asked += 1;
     return asked === 1 ? token : new Promise<never>(() => {});
@@ -383,7 +383,7 @@ test('a token that is refused does not hide that an earlier attempt may have suc
   const { ps, clock } = failing(['ECONNRESET'], async () => {
     asked += 1;
     if (asked > 1) throw new AuthRefused();
-    return { value: 'expired', expiresAt: 1 };
+    return { value: 'expired', expiresAt: 1e11 };
   });
   const published = ps.publish('a.b', { data: 1 }, { via: 'rest' }).catch((error) => error);
   await clock.advance(1_000);

@@ -37,6 +37,17 @@ test('iterating a subscription with a handler is a usage error', async () => {
   await ps.close();
 });
 
+test('a subscription can be written as JSON, without its messages', async () => {
+  const { ps, peer } = virtualClient();
+  const sub = await ps.subscribe('a.b');
+  peer.socket.receive(peer.message('a.b', 'a secret'));
+  await turns();
+  assert.deepEqual(JSON.parse(JSON.stringify(sub)), sub.stats);
+  assert.equal(sub.stats.queued, 1);
+  assert.doesNotMatch(JSON.stringify([sub, ps]), /secret/);
+  await ps.close();
+});
+
 test('a client without a token reports what the callback threw', async () => {
   const thrown = new TypeError('a secret');
   const { ps, clock } = virtualClient({
@@ -161,6 +172,79 @@ test('the answer of an endpoint is not a token', async () => {
   assert.equal(logged.length, 1);
   assert.match(logged[0] ?? '', /Fix the callback.*errors\/#token_unavailable$/);
   await ps.close({ timeout: 0 });
+});
+
+test('a message before its topic is reported as swapped', async () => {
+  const { ps } = virtualClient();
+  const error = await received(Reflect.apply(ps.publish, ps, [{ data: 1 }, 'a.b']));
+  assert.equal(error.code, 'invalid_payload');
+  assert.equal(error.message, 'The topic and the message are swapped.');
+  assert.match(error.remedy, /the topic comes first/);
+  const items = [[{ data: 1 }, 'a.b']];
+  const { message, field } = await received(Reflect.apply(ps.publishMany, ps, [items]));
+  assert.equal(message, 'Item 0: The topic and the message are swapped.');
+  assert.equal(field, '[0].message');
+  await ps.close();
+});
+
+test('the topic, a type and the data as three arguments are not reported as options', async () => {
+  const { ps } = virtualClient();
+  const error = await received(Reflect.apply(ps.publish, ps, ['a.b', 'token', { text: 'x' }]));
+  assert.equal(error.message, 'The message is a string, not an object.');
+  assert.equal(error.remedy, 'Publish { type, data }.');
+  await ps.close();
+});
+
+test('a function as the options of a subscription is reported with the option that takes it', async () => {
+  const { ps } = virtualClient();
+  const { field, remedy } = await received(Reflect.apply(ps.subscribe, ps, ['a.b', () => {}]));
+  assert.equal(field, 'options');
+  assert.equal(remedy, 'Pass it as `{ onMessage: … }`.');
+  await ps.close();
+});
+
+test('a callback that does not return is named in the remedy', async () => {
+  const { ps, clock } = virtualClient({
+    fetchTimeout: 1_000,
+    getToken: () => new Promise(() => {}),
+  });
+  const calls = [
+    ps.connect({ timeout: 1_500 }),
+    ps.publish('a.b', { data: 1 }, { timeout: 1_500 }),
+    ps.subscribe('a.b', { timeout: 1_500 }),
+  ];
+  const late = Promise.all(calls.map(received));
+  await clock.advance(1_501);
+  for (const { message, remedy } of await late) {
+    assert.match(message, /token callback did not answer in time/);
+    assert.match(remedy, /^Let `getToken` return within `fetchTimeout`/);
+  }
+  await ps.close({ timeout: 0 });
+});
+
+test('an expiry in seconds is not a time in milliseconds', async () => {
+  const refused = async (expiresAt: unknown): Promise<string> => {
+    const { ps, clock } = virtualClient({ getToken: () => Object({ value: 'x', expiresAt }) });
+    const seen: string[] = [];
+    ps.on('error', ({ message }) => void seen.push(message));
+    const late = received(ps.connect({ timeout: 1_000 }));
+    await clock.advance(1_001);
+    const { message, cause, remedy } = await late;
+    assert.ok(cause instanceof InvalidOption);
+    assert.equal(cause.field, 'getToken().expiresAt');
+    assert.ok(message.includes(cause.message.slice(0, -1)), message);
+    assert.deepEqual(seen, [cause.message]);
+    assert.equal(remedy, cause.remedy);
+    await ps.close({ timeout: 0 });
+    return `${cause.message} ${cause.remedy}`;
+  };
+  const seconds = Date.UTC(2026, 0, 2) / 1_000;
+  assert.equal(
+    await refused(seconds),
+    '`getToken().expiresAt` is in seconds. Pass milliseconds: multiply it by 1000.',
+  );
+  for (const wrong of ['2026-01-02', new Date(0), NaN, -1])
+    assert.match(await refused(wrong), / not a time\. Pass Unix milliseconds, such as/);
 });
 
 test('a missing token is not reported as an exception', async () => {
