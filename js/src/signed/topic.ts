@@ -57,6 +57,9 @@ export interface SignedTopicOptions {
   readonly WebSocket?: WebSocketConstructor | undefined;
 }
 
+/** Signs a payload under an id, and returns the frame. */
+type Sign = (id: Uint8Array, data: Uint8Array) => Uint8Array | Promise<Uint8Array>;
+
 /**
  * A topic whose messages are signed by its owner.
  *
@@ -71,8 +74,8 @@ export class SignedTopic implements AsyncIterable<SignedMessage>, AsyncDisposabl
   /** Number of received messages that failed verification. */
   forged = 0;
   private readonly _id: Uint8Array | undefined;
-  private readonly _key: Uint8Array | undefined;
-  private readonly _signer: Signer | undefined;
+  /** Signs a payload: a function, so that a log of this object does not show the key. */
+  private readonly _sign: Sign | undefined;
   private readonly _carrier: Carrier;
   private _opening: Promise<void> | undefined;
   private _warned = false;
@@ -112,8 +115,8 @@ export class SignedTopic implements AsyncIterable<SignedMessage>, AsyncDisposabl
     this.address = address;
     this.owner = owner;
     this._id = id;
-    this._key = key;
-    this._signer = signer;
+    if (key) this._sign = (id, data) => sign(key, id, data);
+    else if (signer) this._sign = (id, data) => this._ask(signer, id, data);
     if (client) {
       this._carrier = new TopicCarrier(client as unknown as Client, address, id);
     } else {
@@ -138,7 +141,7 @@ export class SignedTopic implements AsyncIterable<SignedMessage>, AsyncDisposabl
   connect(): Promise<void> {
     if (this._carrier.ended) this._opening = undefined;
     // The publisher's own unread messages would fill the queue of its subscription.
-    const idle = (this._key || this._signer) && !(this._carrier instanceof SocketCarrier);
+    const idle = this._sign && !(this._carrier instanceof SocketCarrier);
     return idle ? Promise.resolve() : this._open();
   }
 
@@ -165,13 +168,12 @@ export class SignedTopic implements AsyncIterable<SignedMessage>, AsyncDisposabl
    *   the owner's.
    */
   async publish(payload: unknown): Promise<Published | undefined> {
-    const { _id: id, _key: key, _signer: signer, owner } = this;
-    if (!(key || signer) || !id || !owner)
+    const { _id: id, _sign: signs, owner } = this;
+    if (!signs || !id || !owner)
       throw new UsageError('This signed topic is read only.', {
         remedy: 'Pass `key`, or `signer` with `owner`.',
       });
-    const data = payloadOf(payload);
-    const frame = key ? sign(key, id, data) : await this._ask(signer as Signer, id, data);
+    const frame = await signs(id, payloadOf(payload));
     if (this._carrier instanceof SocketCarrier) await this._open();
     return this._carrier.publish(frame, owner);
   }

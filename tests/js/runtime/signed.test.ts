@@ -3,6 +3,7 @@ import { mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
+import { inspect } from 'node:util';
 import WebSocket, { WebSocketServer } from 'ws';
 
 import {
@@ -68,6 +69,14 @@ async function take(topic: SignedTopic, count: number): Promise<SignedMessage[]>
   await bounded(read(), 'signed messages');
   return found;
 }
+
+test('a log of a topic does not show its key', async () => {
+  const writer = new SignedTopic({ url: 'ws://127.0.0.1:9', key: KEY, id: 'my-topic' });
+  const shown = inspect(writer, { depth: 9, showHidden: true }) + JSON.stringify(writer);
+  assert.ok(!shown.includes('1, 1, 1, 1'), 'as bytes');
+  assert.ok(!shown.includes('"0":1,"1":1'), 'as JSON');
+  await writer.close();
+});
 
 test('payloads arrive verified on a socket and in a HIP-56 topic', async () => {
   const ps = server.client({ token: server.token('--user', 'root', '--admin') });
