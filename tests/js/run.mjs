@@ -1,7 +1,8 @@
 // Compiles the TypeScript sources with their tests, and runs them. `make check-js` checks the
 // types.
-// Usage: node run.mjs [--build | --fast]. With --build it prints the folder of the compiled files,
-// and exits. With --fast it leaves out the slowest tests.
+// Usage: node run.mjs [--build | --fast | WORD …]. With --build it prints the folder of the compiled
+// files, and exits. With --fast it leaves out the slowest tests. With words it runs the files whose
+// names contain one of them.
 
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -53,11 +54,14 @@ if (process.argv[2] === '--build') {
   process.stdout.write(`${built}\n`);
   process.exit(0);
 }
+const words = process.argv.slice(2).filter((word) => !word.startsWith('--'));
 const tests = readdirSync(join(built, 'tests', 'js'), { recursive: true })
   .filter((name) => name.endsWith('.test.js'))
   .filter((name) => process.argv[2] !== '--fast' || !SLOW.test(name))
+  .filter((name) => words.length === 0 || words.some((word) => name.includes(word)))
   .sort()
   .map((name) => join(built, 'tests', 'js', name));
+if (tests.length === 0) throw new Error(`No test file contains ${words.join(' or ')}.`);
 const reporter = join(root, 'tests', 'js', 'reporter.mjs');
 const forks = await startForks(root);
 const running = spawn(
