@@ -59,8 +59,6 @@ def present(host: str, found: Iterable[Resolved]) -> list[tuple[int, Any]]:
         OSError: The machine has none of them.
     """
     places = list(dict.fromkeys((family, address) for family, _, _, _, address in found))
-    if len(places) == 1:
-        return places
     failures = [_absence(*place) for place in places]
     kept = [place for place, failure in zip(places, failures, strict=True) if failure is None]
     for (_, address), failure in zip(places, failures, strict=True):
