@@ -19,7 +19,7 @@ PICTURES: Final = {
     "loss": "gap-until-the-next-snapshot",
     "late-join": "late-joiner-from-a-snapshot",
     "stop": "cancelled-by-a-reader",
-    "takeover": "stalled-and-taken-over",
+    "takeover": "stalled-writer-is-replaced",
 }
 """Which trace a picture shows."""
 

@@ -21,7 +21,7 @@ export const FAULTS: readonly LossFault[] = [
   {
     breaks: 'An address that refuses HTTP, too, counts against WebSockets.',
     file: 'traces.test.ts',
-    tests: ['an-address-that-does-not-answer-says-nothing-of-websockets'],
+    tests: ['no-event-stream-while-http-does-not-answer'],
     source: 'js/src/session/transport_choice.ts',
     text: 'if (!ok) this._failures = 0;',
     becomes: 'this._httpWorks = true;',
@@ -29,7 +29,7 @@ export const FAULTS: readonly LossFault[] = [
   {
     breaks: 'A stream that is cut often is never replaced by a WebSocket.',
     file: 'traces.test.ts',
-    tests: ['cuts-of-a-stream-do-not-put-off-the-websocket'],
+    tests: ['the-probe-interval-continues-while-a-stream-drops'],
     source: 'js/src/session/transport_choice.ts',
     text: " || timers.has('upgrade')) return;",
     becomes: ') return;',
