@@ -125,6 +125,34 @@ def test_a_number_that_no_json_parser_takes_spoils_its_row_alone(server: Threade
     assert letter["error"]["field"] == "data"
 
 
+@pytest.mark.parametrize("most", [1 << 20, 1024], ids=["one request", "several requests"])
+def test_dead_letters_keep_the_order_of_their_rows(server: ThreadedServer, most: int) -> None:
+    some = [{"topic": "jobs.*", "data": str(n)} for n in range(20)]
+    settings = config(server, on_error="deadletter:jobs.dead", max_batch_bytes=most)
+    assert publish_partition(some, settings).dead_letters == 20
+    letters = stored(server, "jobs.dead")
+    assert [letter["row"]["data"] for letter in letters] == [str(n) for n in range(20)]
+
+
+def test_the_dead_letter_of_a_row_that_only_the_config_allows_fits(server: ThreadedServer) -> None:
+    row = {"topic": "jobs.rows", "data": json.dumps("\N{PILE OF POO}" * 200_000)}
+    settings = config(server, on_error="deadletter:jobs.dead", max_message_bytes=4 << 20)
+    assert publish_partition([row], settings).dead_letters == 1
+    (letter,) = stored(server, "jobs.dead")
+    assert letter["error"]["code"] == "payload_too_large"
+    assert letter["truncated"] is True
+
+
+def test_a_rejected_dead_letter_is_named_as_such(server: ThreadedServer) -> None:
+    tokens[:] = [lambda: server.token("mallory")]
+    with pytest.raises(PermissionDenied) as caught:
+        publish_partition(
+            [{"topic": "jobs.*", "data": "1"}], config(server, on_error="deadletter:jobs.dead")
+        )
+    assert (caught.value.topic, caught.value.field) == ("jobs.dead", "on_error")
+    assert "the dead letter of a row was rejected" in str(caught.value)
+
+
 @pytest.mark.parametrize("kind", ["presence.join", "presence.update"])
 def test_the_error_of_a_type_that_the_server_reserves_names_the_type(
     server: ThreadedServer, kind: str

@@ -24,6 +24,8 @@ _CACHED: Final = 10_000
 _TTL_MAX: Final = 2**31 - 1
 _LETTER_SHARE: Final = 8
 """Factor by which data may grow when it is escaped as text within a dead letter."""
+_LETTER_MAX: Final = 262_144 // _LETTER_SHARE
+"""Maximum characters of data: a server accepts no larger letter, even if the config allows it."""
 
 
 class Message(NamedTuple):
@@ -312,7 +314,7 @@ def letter(
     topic = config.dead_letter_topic
     assert topic is not None
     data = record.data if isinstance(record.data, str) else _shown(record.data)
-    longest = config.max_message_bytes // _LETTER_SHARE
+    longest = min(config.max_message_bytes // _LETTER_SHARE, _LETTER_MAX)
     fields = {
         "error": {"code": error.code, "field": error.field, "message": error.message},
         "row": {

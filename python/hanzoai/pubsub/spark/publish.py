@@ -7,7 +7,6 @@ import threading
 import time
 import uuid
 from collections import deque
-from copy import copy
 from dataclasses import asdict, dataclass
 from functools import partial
 from importlib import import_module
@@ -22,6 +21,7 @@ from hanzoai.pubsub.spark.records import check_columns, chunks
 from hanzoai.pubsub.spark.sender import sender_of
 from hanzoai.pubsub.spark.stats import PublishStats, log_stats
 from hanzoai.pubsub.spark.traces import brief
+from hanzoai.pubsub.spark.wording import restated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -235,7 +235,7 @@ class _Run:
         self._made: Sender | None = None
         self._batch = _Batch()
         self._size = 0
-        self._letters: list[Message] = []
+        self._letters: deque[Message] = deque()
         self._flying: deque[tuple[_Batch, Future[Sent]]] = deque()
 
     def publish(self, rows: Iterable[Any]) -> PublishStats:
@@ -333,18 +333,18 @@ class _Run:
             self._send_letters()
 
     def _send_letters(self) -> None:
-        letters, self._letters = self._letters, []
+        letters, self._letters = self._letters, deque()
         while letters:
             part: list[Message] = []
             size = 0
-            while letters and (not part or size + letters[-1].size < self._config.max_batch_bytes):
-                part.append(letters.pop())
+            while letters and (not part or size + letters[0].size < self._config.max_batch_bytes):
+                part.append(letters.popleft())
                 size += part[-1].size
             sent = self._sender.send(together(part), self._stop)
             for _, error in sent.refused:
                 # The row was rejected for another reason before: its letter exists.
                 if error.code != "conflict":
-                    raise error
+                    raise _of_letter(error)
             self._stats.dead_letters += len(part)
             self._stats.retries += sent.retries
 
@@ -370,10 +370,13 @@ def _of_row(error: PubSubError, record: Record) -> PubSubError:
     ]
     if not shown:
         return error
-    named = copy(error)
-    named.message = f"{error.message.removesuffix('.')} ({', '.join(shown)})."
-    named.args = (named.message,)
-    return named
+    return restated(error, f"{error.message.removesuffix('.')} ({', '.join(shown)}).")
+
+
+def _of_letter(error: PubSubError) -> PubSubError:
+    """Return the rejection of a dead letter, which is not about the row: `on_error` caused it."""
+    message = f"`on_error`: the dead letter of a row was rejected: {error.message}"
+    return restated(error, message, field="on_error")
 
 
 def _at_column(error: PubSubError, record: Record, kind: object) -> PubSubError:
