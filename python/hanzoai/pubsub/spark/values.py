@@ -113,7 +113,7 @@ def plain(value: object) -> object:
     if isinstance(value, datetime | date | time):
         return value.isoformat()
     if isinstance(value, Decimal):
-        return str(value)
+        return f"{value:f}"
     if isinstance(value, timedelta):
         return value.total_seconds()
     raise TypeError(f"holds {type(value).__name__}, which JSON does not support")
