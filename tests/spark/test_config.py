@@ -126,6 +126,10 @@ def test_options_are_read_whatever_their_case() -> None:
         ({"maxRowsPerSecond": "x"}, "`maxRowsPerSecond` is not a number"),
         ({"statsLog": "perhaps"}, "`statsLog`"),
         ({"path": "/x"}, "without a path"),
+        ({"provider": "hanzo-pubsub"}, "a topic cannot be a table"),
+        ({"owner": "root"}, "a topic cannot be a table"),
+        ({"option.url": URL}, "a topic cannot be a table"),
+        ({"checkpointLocaton": "/x"}, "Did you mean `checkpointLocation`"),
         ({"url": "https://u:s3cret@example.com"}, "Give `tokenFile`, `tokenEnv` or"),
         ({"url": "https://example.com?token=s3cret"}, "Give `tokenFile`, `tokenEnv` or"),
         ({"url": "http://pubsub.example.com"}, "`allowInsecure=true`"),
@@ -138,6 +142,15 @@ def test_a_wrong_option_is_named_as_in_spark(options: dict[str, str], words: str
         sink_config({"url": URL, **options})
     assert words in str(caught.value)
     assert "s3cret" not in str(caught.value)
+
+
+def test_options_that_spark_lost_are_not_sought_in_vain(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HANZO_PUBSUB_URL", raising=False)
+    with pytest.raises(InvalidOption, match="Spark passes no options of a table"):
+        sink_config({})
+    with pytest.raises(InvalidOption) as caught:
+        sink_config({"topic": "jobs.a"})
+    assert "table" not in caught.value.remedy
 
 
 def test_a_token_file_is_read_again_when_its_token_is_refused(tmp_path: Path) -> None:

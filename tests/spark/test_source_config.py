@@ -97,8 +97,10 @@ def test_a_wrong_option_is_named_as_in_spark(options: dict[str, str], words: str
 
 
 def test_topics_and_patterns_are_checked() -> None:
-    with pytest.raises(InvalidTopic, match="topicsPattern"):
+    with pytest.raises(InvalidTopic, match="Give patterns as topicsPattern"):
         config(topics="jobs.a, jobs.*")
+    with pytest.raises(InvalidTopic, match="Use letters, digits"):
+        config(topics="jobs.a b")
     with pytest.raises(InvalidTopic, match="Option `topicsPattern`"):
         source_config({"url": URL, "topicsPattern": "jobs.a*"})
     with pytest.raises(InvalidOption, match="`topics` is missing"):

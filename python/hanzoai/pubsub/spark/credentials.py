@@ -66,7 +66,7 @@ class Credentials:
                 f"The environment variable {config.token_env} is not set.",
                 remedy=(
                     "Set it in the environment of the executors, and for a source on the driver,"
-                    " too. Or give tokenFile or credentialProvider."
+                    " too. Or give `token_file` or `credential_provider`."
                 ),
                 field="token_env",
             )

@@ -9,6 +9,7 @@ from hanzoai.pubsub.errors import InvalidOption, InvalidTopic
 from hanzoai.pubsub.near_names import did_you_mean
 from hanzoai.pubsub.settings.checks import check_number
 from hanzoai.pubsub.spark.config import BACKOFF_BOUNDS, TIMEOUT_BOUNDS, PubSubConfig
+from hanzoai.pubsub.spark.wording import E, restated
 
 Reader = Callable[[str, str], object]
 """Reads the text of an option: its name and text → its value. Raises InvalidOption."""
@@ -89,7 +90,14 @@ SINK_OPTIONS: Final[Table] = {
 }
 """The sink's options, fields of `PubSubConfig`."""
 
-_SPARKS: Final = frozenset({"checkpointlocation", "queryname"})
+_SPARKS: Final = {"checkpointlocation": "checkpointLocation", "queryname": "queryName"}
+"""Options that Spark itself reads, and passes on: lower case → name."""
+_OF_TABLES: Final = frozenset({"owner", "provider"})
+"""What Spark adds to the options of a table in its catalog, in any order."""
+_NO_TABLE: Final = (
+    "Read with spark.read.format or CREATE TEMPORARY VIEW, and publish with write.format and"
+    " save()."
+)
 _TOKENS: Final = frozenset({"token", "accesstoken", "apikey", "bearer", "password", "secret"})
 
 
@@ -107,6 +115,12 @@ def sink_config(options: Mapping[str, str]) -> PubSubConfig:
     try:
         return PubSubConfig(**given)
     except InvalidOption as error:
+        if not options:
+            raise restated(
+                error,
+                error.message,
+                remedy=f"{error.remedy} Spark passes no options of a table: {_NO_TABLE}",
+            ) from None
         raise renamed(error, SINK_OPTIONS) from None
     except InvalidTopic as error:
         option = "topic" if error.topic == given.get("topic") else "onError"
@@ -142,7 +156,7 @@ def read_options(options: Mapping[str, str], table: Table, path: str) -> dict[st
     return given
 
 
-def renamed(error: InvalidOption, table: Table) -> InvalidOption:
+def renamed(error: E, table: Table) -> E:
     """Return the error with the option's name in Spark."""
     spoken = {field: name for name, (field, _) in table.items()}
     sentence, remedy = error.message, error.remedy
@@ -150,7 +164,7 @@ def renamed(error: InvalidOption, table: Table) -> InvalidOption:
         sentence = sentence.replace(f"`{field}`", f"`{name}`")
         remedy = remedy.replace(f"`{field}`", f"`{name}`")
         remedy = remedy.replace(f"`{field}=True`", f"`{name}=true`")
-    return type(error)(sentence, remedy=remedy, field=spoken.get(error.field or "", error.field))
+    return restated(error, sentence, remedy=remedy, field=spoken.get(error.field or ""))
 
 
 def _unknown(key: str, low: str, names: Mapping[str, str], path: str) -> InvalidOption:
@@ -162,7 +176,9 @@ def _unknown(key: str, low: str, names: Mapping[str, str], path: str) -> Invalid
         )
     if low == "path":
         return invalid("path", "is not supported", path)
-    hint = did_you_mean(key, names.values())
+    if low in _OF_TABLES or low.startswith("option."):
+        return invalid(key[:80], "is that of a table, and a topic cannot be a table", _NO_TABLE)
+    hint = did_you_mean(key, [*names.values(), *_SPARKS.values()])
     return invalid(key[:80], "is unknown", f"{hint}Valid options: {', '.join(names.values())}.")
 
 

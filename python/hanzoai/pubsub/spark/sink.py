@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import datasource
 from pyspark.sql.types import (
@@ -24,7 +24,7 @@ from pyspark.sql.types import (
 )
 
 from hanzoai.pubsub.errors import InvalidOption
-from hanzoai.pubsub.spark.options import sink_config
+from hanzoai.pubsub.spark.options import SINK_OPTIONS, sink_config
 from hanzoai.pubsub.spark.publish import publish_partition
 from hanzoai.pubsub.spark.records import check_columns
 from hanzoai.pubsub.spark.stats import PublishStats, log_stats
@@ -93,7 +93,7 @@ def check_schema(schema: StructType, config: PubSubConfig) -> None:
         if wanted is not None and not isinstance(column.dataType, wanted[0]):
             raise _ill_typed(column.name, column.dataType, wanted[1])
         if column.name == "data":
-            _check_data(column.dataType)
+            _check_data(column.dataType, "data")
     if "topic" not in names and config.topic is None:
         raise InvalidOption(
             "There is neither a column `topic` nor an option `topic`.",
@@ -120,29 +120,32 @@ _WANTED: dict[str, tuple[tuple[type[DataType], ...], str]] = {
 }
 
 
+_PLACE_MAX: Final = 200
+"""Maximum characters of the place of a field in an error."""
+
 _UNSUPPORTED: dict[type[DataType], str] = {
     BinaryType: "Encode it with base64().",
     YearMonthIntervalType: "Cast it to STRING.",
 }
 
 
-def _check_data(kind: DataType) -> None:
+def _check_data(kind: DataType, place: str) -> None:
     remedy = _UNSUPPORTED.get(type(kind))
     if remedy is not None:
         raise InvalidOption(
-            f"Column `data` has the type {kind.simpleString().upper()}, which JSON does not"
-            " support.",
+            f"Column `{place[:_PLACE_MAX]}` has the type {kind.simpleString().upper()}, which JSON"
+            " does not support.",
             remedy=remedy,
             field="data",
         )
     if isinstance(kind, StructType):
         for column in kind.fields:
-            _check_data(column.dataType)
+            _check_data(column.dataType, f"{place}.{column.name}")
     elif isinstance(kind, ArrayType):
-        _check_data(kind.elementType)
+        _check_data(kind.elementType, f"{place}.element")
     elif isinstance(kind, MapType):
-        _check_data(kind.keyType)
-        _check_data(kind.valueType)
+        _check_data(kind.keyType, f"{place}.key")
+        _check_data(kind.valueType, f"{place}.value")
 
 
 def _ill_typed(name: str, kind: DataType, wanted: str) -> InvalidOption:
@@ -163,7 +166,7 @@ def _remedy(name: str, kind: DataType, wanted: str) -> str:
     return f"Cast it to {wanted.split()[0]}."
 
 
-@brief()
+@brief(SINK_OPTIONS)
 def _write(config: PubSubConfig, rows: Iterator[Any]) -> Published:
     return Published(publish_partition(rows, config))
 

@@ -26,7 +26,12 @@ from hanzoai.pubsub.spark.planning import (
 )
 from hanzoai.pubsub.spark.reading import read_ranges
 from hanzoai.pubsub.spark.rows import SOURCE_SCHEMA
-from hanzoai.pubsub.spark.source_config import SourceConfig, refuse, source_config
+from hanzoai.pubsub.spark.source_config import (
+    SOURCE_OPTIONS,
+    SourceConfig,
+    refuse,
+    source_config,
+)
 from hanzoai.pubsub.spark.traces import brief
 
 if TYPE_CHECKING:
@@ -114,7 +119,7 @@ class BatchSource(datasource.DataSourceReader):
         refuse(config, "batch")
         self._config = config
 
-    @brief()
+    @brief(SOURCE_OPTIONS)
     def partitions(self) -> list[datasource.InputPartition]:
         """See `DataSourceReader`; runs on the driver."""
         config = self._config
@@ -177,7 +182,7 @@ class StreamSource(datasource.DataSourceStreamReader, _AVAILABLE_NOW):  # type: 
 
     # ------------------------------------------------------------ planning, on the driver
 
-    @brief()
+    @brief(SOURCE_OPTIONS)
     def initialOffset(self) -> dict[str, Any]:
         """See `DataSourceStreamReader`."""
         config = self._config
@@ -188,19 +193,19 @@ class StreamSource(datasource.DataSourceStreamReader, _AVAILABLE_NOW):  # type: 
             begin = beginnings(config.starting or "latest", standings)
         return Offset(begin, begin).as_json()
 
-    @brief()
+    @brief(SOURCE_OPTIONS)
     def getDefaultReadLimit(self) -> Any:
         """See `DataSourceStreamReader`."""
         most = self._config.max_offsets_per_trigger
         return _LIMITS.ReadAllAvailable() if most is None else _LIMITS.ReadMaxRows(most)
 
-    @brief()
+    @brief(SOURCE_OPTIONS)
     def prepareForTriggerAvailableNow(self) -> None:
         """See `SupportsTriggerAvailableNow`."""
         self._fetch_positions(0.0)
         self._target = {topic: each.last for topic, each in (self._seen or {}).items()}
 
-    @brief()
+    @brief(SOURCE_OPTIONS)
     def latestOffset(
         self, start: dict[str, Any] | None = None, limit: Any = None
     ) -> dict[str, Any]:
@@ -231,7 +236,7 @@ class StreamSource(datasource.DataSourceStreamReader, _AVAILABLE_NOW):  # type: 
         """See `DataSourceStreamReader`: the newest offset, for the progress of the query."""
         return None if self._seen is None else self._newest().as_json()
 
-    @brief()
+    @brief(SOURCE_OPTIONS)
     def partitions(
         self, start: dict[str, Any], end: dict[str, Any]
     ) -> Sequence[datasource.InputPartition]:
@@ -344,5 +349,5 @@ class StreamSource(datasource.DataSourceStreamReader, _AVAILABLE_NOW):  # type: 
 def _read(config: SourceConfig, partition: datasource.InputPartition) -> Iterator[Any]:
     # Spark creates a partition if there is none.
     if isinstance(partition, Ranges):
-        with brief():
+        with brief(SOURCE_OPTIONS):
             yield from read_ranges(fetcher_of(config.server), config, partition.ranges)

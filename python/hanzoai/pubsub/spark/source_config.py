@@ -174,7 +174,8 @@ def _topic(name: str, topic: str) -> None:
     try:
         validate_topic(topic)
     except InvalidTopic as error:
-        remedy = "Give patterns as topicsPattern." if name == "topics" else error.remedy
+        pattern = name == "topics" and "*" in topic
+        remedy = "Give patterns as topicsPattern." if pattern else error.remedy
         raise InvalidTopic(
             f"Option `{name}`: {error.message}", remedy=remedy, topic=error.topic, field=name
         ) from None

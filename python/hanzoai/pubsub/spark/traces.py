@@ -6,9 +6,12 @@ from contextlib import ContextDecorator
 from typing import TYPE_CHECKING
 
 from hanzoai.pubsub.errors import PubSubError
+from hanzoai.pubsub.spark.options import renamed
 
 if TYPE_CHECKING:
     from types import TracebackType
+
+    from hanzoai.pubsub.spark.options import Table
 
 
 class brief(ContextDecorator):
@@ -16,7 +19,14 @@ class brief(ContextDecorator):
 
     Spark prints a trace before its message. The message says what to do, and the frames would push
     it out of sight.
+
+    Args:
+        table: The options that the user gave to Spark: an error about one of them has its name in
+            Spark. None if the user gave arguments of Python.
     """
+
+    def __init__(self, table: Table | None = None) -> None:
+        self._table = table
 
     def __enter__(self) -> None:
         """Begin."""
@@ -29,4 +39,5 @@ class brief(ContextDecorator):
     ) -> None:
         """Raise a typed error again, without its trace."""
         if isinstance(error, PubSubError):
-            raise error.with_traceback(None) from None
+            said = error if self._table is None else renamed(error, self._table)
+            raise said.with_traceback(None) from None
