@@ -3,7 +3,8 @@
     export HANZO_PUBSUB_URL=http://127.0.0.1:8056 HANZO_PUBSUB_TOKEN=…
     python examples/spark/results_to_users.py
 
-If you run it again, nothing is published twice, because the rows have ids.
+The token must be that of a service, because users may not publish to the topics of others. If you
+run it again, nothing is published twice, because the rows have ids.
 """
 
 from __future__ import annotations
