@@ -9,6 +9,9 @@ Publish orders in another terminal, with the same variables:
 
 Open the server's address in a browser and watch `demo.**`: each shop has a topic,
 `demo.dashboard.<shop>`, with its current window. `demo.jobs.orders` has the progress of the job.
+
+`/tmp/orders-live` remembers which orders were read. A development server forgets its messages when
+it stops: delete the folder then, or the job ends with `DataLossError`.
 """
 
 from __future__ import annotations
