@@ -119,7 +119,7 @@ def sink_config(options: Mapping[str, str]) -> PubSubConfig:
             raise restated(
                 error,
                 error.message,
-                remedy=f"{error.remedy} Spark passes no options of a table: {_NO_TABLE}",
+                remedy=f"{error.remedy} Spark passes no options of a table. {_NO_TABLE}",
             ) from None
         raise renamed(error, SINK_OPTIONS) from None
     except InvalidTopic as error:
