@@ -32,6 +32,7 @@ class Record:
     remedy: str
     status: int | None = None
     close: int | None = None
+    sdk: str | None = None
 
     def spelled(self, spell: Callable[[str, str], str]) -> Record:
         """This error with the names in its texts in the spelling of a language."""
@@ -83,6 +84,10 @@ class Errors:
         """
         return replace(self, codes=tuple(record.spelled(spell) for record in self.codes))
 
+    def of_sdk(self, sdk: str) -> Errors:
+        """This table without the codes that only another SDK raises."""
+        return replace(self, codes=tuple(code for code in self.codes if code.sdk in (None, sdk)))
+
     def of(self, name: str) -> tuple[Record, ...]:
         """The codes of a class: first the one that names it, then in the order of the file."""
         usual = re.sub(r"(?<=.)([A-Z])", r"_\1", name).lower()
@@ -115,6 +120,8 @@ def compile_errors(spec: dict[str, Any]) -> Errors:
             raise SpecError(f"errors.yaml: {record.code}: names of an SDK are sent to all clients")
         if record.scope == "client" and (record.status or record.close):
             raise SpecError(f"errors.yaml: {record.code}: only wire codes have status or close")
+        if record.scope == "wire" and record.sdk:
+            raise SpecError(f"errors.yaml: {record.code}: every SDK knows the codes of servers")
         if record.scope == "wire" and not (record.status or record.close):
             raise SpecError(f"errors.yaml: {record.code}: no server could send it")
         if record.retryable and record.action != "retry":

@@ -48,7 +48,7 @@ def outputs(root: Path) -> Iterator[tuple[Path, str]]:
         "http": wire_typescript.http(schema),
         "lifecycle": lifecycle_typescript.lifecycle(machine),
         "connected": lifecycle_typescript.connected(machine),
-        "errors": emit_typescript.errors(table),
+        "errors": emit_typescript.errors(table.of_sdk("typescript")),
         "defaults": emit_typescript.defaults(groups),
         "limits": emit_typescript.limits(groups),
     }.items():

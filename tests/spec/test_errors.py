@@ -96,6 +96,17 @@ def broken(change: Callable[[dict[str, Any]], object]) -> str:
     return str(caught.value)
 
 
+def test_a_code_of_servers_that_only_one_sdk_knows_is_refused() -> None:
+    words = broken(lambda table: table["codes"]["schema"].update({"sdk": "python"}))
+    assert words == "errors.yaml: schema: every SDK knows the codes of servers"
+
+
+def test_an_sdk_has_no_code_that_only_another_one_raises() -> None:
+    table = compile_errors(TABLE)
+    assert "wrong_loop" in table.of_sdk("python").client
+    assert "wrong_loop" not in table.of_sdk("typescript").client
+
+
 def test_a_hole_in_the_close_codes_is_refused() -> None:
     assert "want 1004" in broken(lambda table: table["close_codes"].pop(4))
 

@@ -46,8 +46,7 @@ export type ClientCode =
   | 'superseded'
   | 'insecure_url'
   | 'closed'
-  | 'usage'
-  | 'wrong_loop';
+  | 'usage';
 
 /** Every known code. */
 export type Code = WireCode | ClientCode;
@@ -135,13 +134,13 @@ const table: Readonly<Record<ErrorName, string>> = {
   Superseded: '',
   InsecureUrl: ':stop',
   ClosedError: 'closed:stop',
-  UsageError: 'usage:stop wrong_loop:stop',
+  UsageError: 'usage:stop',
 };
 
 /** Remedy and, where the client itself says no more, meaning of every code. */
 const words: Readonly<Record<Code, readonly [remedy: string, meaning?: string]>> = {
   invalid_frame: [
-    'Fix the field that the message names; https://pubsub.hanzo.ai/docs/wire/ describes every field.',
+    'Correct the field that the message names; https://pubsub.hanzo.ai/docs/wire/ describes every field.',
   ],
   invalid_topic: [
     'Use letters, digits, `_` and `-` in segments joined by dots, at most 255 bytes. Use `*` and `**` only in subscriptions, as whole segments.',
@@ -151,22 +150,18 @@ const words: Readonly<Record<Code, readonly [remedy: string, meaning?: string]>>
   ],
   invalid_option: ['Correct the field that the message names.'],
   schema: [
-    'Correct the field that the message names, or use the same version of the schema in the publisher and the subscriber.',
+    'Correct the field that the message names, or use one version of the schema on both sides.',
   ],
-  payload_too_large: [
-    'Store the content elsewhere and publish a reference to it (HIP-56, Security 5).',
-  ],
+  payload_too_large: ['Store the content elsewhere and publish a reference to it.'],
   unauthenticated: [
     'Pass a token, or a callback that returns one. Before that, the server accepts only `auth`.',
   ],
   token_invalid: ['Get a new token from an issuer that the server trusts.'],
-  auth_timeout: ['Send `auth` within five seconds of opening the socket (HIP-56, Security 1).'],
+  auth_timeout: ['Send `auth` within five seconds of opening the socket.'],
   token_unavailable: [
-    "Fix the callback; the error's cause has the details. Raise AuthRefused in it to stop the client.",
+    "Fix the callback; the error's cause has the details. AuthRefused in it stops the client.",
   ],
-  token_expired: [
-    'Pass a callback that returns tokens instead of a fixed token, so that the client can renew it.',
-  ],
+  token_expired: ['Pass a callback that returns tokens, so that the client can renew them.'],
   forbidden: [
     'Ask for access, or run `hanzo-pubsub doctor --topic TOPIC` to see which rule decides.',
   ],
@@ -183,9 +178,7 @@ const words: Readonly<Record<Code, readonly [remedy: string, meaning?: string]>>
   connection_failed: [
     'Check the URL and the network, and that the server is running. `hanzo-pubsub doctor` finds the first cause.',
   ],
-  idle_timeout: [
-    'Let the client send its pings. Look for a program that hangs, or for a suspended process or machine.',
-  ],
+  idle_timeout: ['Look for a program that hangs, or for a suspended process or machine.'],
   going_away: ['No action is needed: the client reconnects.'],
   not_connected: ['Wait for the state `connected`, or use the REST form of the operation.'],
   unsupported: ['Check the `features` of `auth.ok`.'],
@@ -212,7 +205,6 @@ const words: Readonly<Record<Code, readonly [remedy: string, meaning?: string]>>
   insecure_url: ['Use wss:// or https://, or pass `allowInsecure: true` on a trusted network.'],
   closed: ['Create a new client.', 'The client is closed.'],
   usage: ['Change the program as the message describes.'],
-  wrong_loop: ['Use one client per event loop, or the blocking client `PubSub`.'],
 };
 
 /** What is known of each code; the usual code of a class comes before its others. */

@@ -117,7 +117,7 @@ CODES: Final[dict[str, ErrorRecord]] = {
     "invalid_frame": ErrorRecord(
         code="invalid_frame",
         meaning="The frame or body is not valid JSON, or a field is missing or has the wrong type.",
-        remedy="Fix the field that the message names; https://pubsub.hanzo.ai/docs/wire/ describes every field.",
+        remedy="Correct the field that the message names; https://pubsub.hanzo.ai/docs/wire/ describes every field.",
         retryable=False,
         action="retry",
         status=400,
@@ -161,7 +161,7 @@ CODES: Final[dict[str, ErrorRecord]] = {
     "schema": ErrorRecord(
         code="schema",
         meaning="The payload does not match the schema of its topic.",
-        remedy="Correct the field that the message names, or use the same version of the schema in the publisher and the subscriber.",
+        remedy="Correct the field that the message names, or use one version of the schema on both sides.",
         retryable=False,
         action="retry",
         status=422,
@@ -172,7 +172,7 @@ CODES: Final[dict[str, ErrorRecord]] = {
     "payload_too_large": ErrorRecord(
         code="payload_too_large",
         meaning="The payload is larger than the limit of 256 KB.",
-        remedy="Store the content elsewhere and publish a reference to it (HIP-56, Security 5).",
+        remedy="Store the content elsewhere and publish a reference to it.",
         retryable=False,
         action="retry",
         status=413,
@@ -205,7 +205,7 @@ CODES: Final[dict[str, ErrorRecord]] = {
     "token_expired": ErrorRecord(
         code="token_expired",
         meaning="The token has expired.",
-        remedy="Pass a callback that returns tokens instead of a fixed token, so that the client can renew it.",
+        remedy="Pass a callback that returns tokens, so that the client can renew them.",
         retryable=False,
         action="reauth",
         status=401,
@@ -216,7 +216,7 @@ CODES: Final[dict[str, ErrorRecord]] = {
     "auth_timeout": ErrorRecord(
         code="auth_timeout",
         meaning="The client did not send `auth` in time after it opened the connection.",
-        remedy="Send `auth` within five seconds of opening the socket (HIP-56, Security 1).",
+        remedy="Send `auth` within five seconds of opening the socket.",
         retryable=True,
         action="retry",
         status=401,
@@ -304,7 +304,7 @@ CODES: Final[dict[str, ErrorRecord]] = {
     "idle_timeout": ErrorRecord(
         code="idle_timeout",
         meaning="The client sent nothing for 30 seconds, or its program sent no frame for two minutes while its socket still answered pings.",
-        remedy="Let the client send its pings. Look for a program that hangs, or for a suspended process or machine.",
+        remedy="Look for a program that hangs, or for a suspended process or machine.",
         retryable=True,
         action="retry",
         status=None,
@@ -392,7 +392,7 @@ CODES: Final[dict[str, ErrorRecord]] = {
     "token_unavailable": ErrorRecord(
         code="token_unavailable",
         meaning="The token callback failed.",
-        remedy="Fix the callback; the error's cause has the details. Raise AuthRefused in it to stop the client.",
+        remedy="Fix the callback; the error's cause has the details. AuthRefused in it stops the client.",
         retryable=True,
         action="retry",
         status=None,
