@@ -4,6 +4,7 @@ import { DEVELOPMENT } from '../build.js';
 import { fromCode, type PubSubError } from '../errors.js';
 import { CODES } from '../generated/errors.js';
 import { isObject, type JsonObject } from '../wire/guard.js';
+import type { Doubt } from './address.js';
 import { statusOf } from './request.js';
 
 /** Codes of statuses without a code in the body. */
@@ -25,13 +26,15 @@ const MEANINGS: Readonly<Record<number, string>> = {
   504: 'unavailable',
 };
 
-/** The remedy for an answer that is not from a PubSub server. */
-export interface Elsewhere {
+/** Who answered, and what may be wrong with the address if that is not a PubSub server. */
+export interface Elsewhere extends Doubt {
   readonly host?: string;
-  readonly remedy?: string | undefined;
 }
 
 const WAIT_MAX = 3_600_000;
+
+/** With this status, libraries for WebSockets refuse other requests. */
+const UPGRADE = 426;
 
 /**
  * The error for an HTTP error.
@@ -40,14 +43,14 @@ const WAIT_MAX = 3_600_000;
  * `{error: {...}}`, `{error: "..."}`, `{detail: "..."}`, or nothing readable.
  *
  * @param wall Unix milliseconds, for dates in `Retry-After`.
- * @param elsewhere Who answered, and the remedy if that may not be the server.
+ * @param elsewhere Who answered, and what to say if that may not be the HTTP API.
  */
 export function readError(
   response: Response,
   body: string,
   wall: number,
   topic?: string,
-  { host = 'The server', remedy: own }: Elsewhere = {},
+  { host = 'The server', problem, remedy: own }: Elsewhere = {},
 ): PubSubError {
   const status = statusOf(response);
   const whole = parse(body) ?? {};
@@ -61,12 +64,15 @@ export function readError(
   const explanation = detail ?? message ?? (word === code ? undefined : word) ?? title;
   if (code === undefined || (!CODES.has(code) && /^\d+$/.test(code))) code = usual;
   const isStrange = status < 400 || isPage(response, body);
+  const isElsewhere =
+    given === undefined && (usual === 'not_found' || (DEVELOPMENT && status === UPGRADE));
+  const why = DEVELOPMENT && isElsewhere && problem ? `: ${problem}` : ' without saying why';
   const nothing = isStrange
     ? `${host} answered ${describeAnswer(response, body)}.`
-    : `${host} answered HTTP ${status} without saying why.`;
+    : `${host} answered HTTP ${status}${why}.`;
   const wait = fields['retry_after_ms'];
   return fromCode(code, explanation ?? (Object.keys(fields).length ? explanation : nothing), {
-    remedy: remedy ?? (given === undefined && usual === 'not_found' ? own : undefined),
+    remedy: remedy ?? (isElsewhere ? own : undefined),
     topic: about ?? topic,
     field,
     retryAfter:

@@ -20,6 +20,7 @@ import type { ErrorInfo, Publication, PublishResult } from '../generated/wire.js
 import { within } from '../runtime/waiting.js';
 import type { ClientOptions } from '../settings/options.js';
 import { compact } from '../wire/compact.js';
+import { doubtAddress } from './address.js';
 import { type Call, publish, publishBatch } from './calls.js';
 import { describeAnswer, readError } from './problems.js';
 import { remedyOf } from './remedies.js';
@@ -35,8 +36,6 @@ const FOREIGN =
   'Check that the URL is that of a PubSub server, and that no login page or proxy answers instead.';
 
 const NO_TIME = 'There was no time left for a request.';
-
-const DERIVED = 'derived from `url`: pass `restUrl` where the HTTP API is elsewhere.';
 
 /** The source of tokens for requests. */
 export interface Tokens {
@@ -188,7 +187,7 @@ export class Rest {
     const { maxFrame, httpUrl, httpDerived } = this._options;
     const { host } = new URL(httpUrl);
     const { signal } = run;
-    const remedy = DEVELOPMENT && httpDerived ? `${httpUrl} was ${DERIVED}` : undefined;
+    const doubt = DEVELOPMENT ? doubtAddress(this._options) : undefined;
     const mayRepeat = !publishes || this.features?.has('idempotency') !== false;
     let response: Response;
     let body: string;
@@ -210,7 +209,7 @@ export class Rest {
       const code = codeOf(cause);
       const why = code && `: ${code}`;
       if (publishes && !NOT_SENT.includes(code)) {
-        const who = httpDerived ? `${host}, which was derived from \`url\`,` : host;
+        const who = DEVELOPMENT && httpDerived ? `${host}, which was derived from \`url\`,` : host;
         const problem = `${who} did not answer${why}; whether the message was published is unknown.`;
         return { error: lost(call, cause, problem), again: mayRepeat, unknown: true };
       }
@@ -218,7 +217,7 @@ export class Rest {
       const error = new ConnectionFailed(problem, {
         topic,
         cause,
-        ...(DEVELOPMENT && { remedy: bothOf(remedy, remedyOf(problem)) }),
+        ...(DEVELOPMENT && { remedy: bothOf(httpDerived ? doubt?.remedy : '', remedyOf(problem)) }),
       });
       return { error, again: true };
     }
@@ -230,8 +229,9 @@ export class Rest {
         if (!(strange instanceof ProtocolError)) throw strange;
         const answered = `${host} answered ${call.method} ${call.path} with ${describeAnswer(response, body)}.`;
         const unknown = publishes ? ' Whether the message was published is unknown.' : '';
-        throw new ProtocolError(`${answered} ${strange.message}${unknown}`, {
-          remedy: DEVELOPMENT ? FOREIGN + (remedy ? ` ${remedy}` : '') : undefined,
+        const why = DEVELOPMENT ? ` ${strange.message}` : '';
+        throw new ProtocolError(answered + why + unknown, {
+          remedy: DEVELOPMENT ? bothOf(FOREIGN, doubt?.remedy) : undefined,
           topic,
         });
       }
@@ -239,7 +239,10 @@ export class Rest {
     const status = statusOf(response);
     const refused = NOT_DONE.includes(status);
     const unknown = status >= 500 && !refused && status !== 501;
-    const error = readError(response, body, this._clock.wallMs(), topic, { host, remedy });
+    const error = readError(response, body, this._clock.wallMs(), topic, {
+      host,
+      ...(DEVELOPMENT && doubt),
+    });
     return { error, again: refused || (unknown && mayRepeat), unknown };
   }
 }

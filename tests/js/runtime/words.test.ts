@@ -565,6 +565,36 @@ test('the error for an answer of another service names the address and the cause
   assert.doesNotMatch((await received(named.presence('a.b'))).remedy, /derived/);
 });
 
+test('a `restUrl` at the WebSocket port is named, with the likely HTTP port', async () => {
+  const restUrl = 'http://localhost:8057';
+  for (const [status, url] of [
+    [404, 'ws://localhost:8057/ws'],
+    [426, 'ws://localhost:8057/ws'],
+    [404, 'ws://elsewhere.localhost/ws'],
+  ] as const) {
+    const ps = overHttp({ url, restUrl }, async () => new Response('no', { status }));
+    const { message, remedy } = await received(ps.presence('a.b'));
+    assert.equal(
+      message,
+      `localhost:8057 answered HTTP ${status}: port 8057 is the WebSocket port, not the HTTP port.`,
+    );
+    assert.equal(
+      remedy,
+      'The HTTP API is probably at http://localhost:8056: pass this as `restUrl`.',
+    );
+  }
+});
+
+test('a `restUrl` with the address of the WebSocket is doubted only if another service answers', async () => {
+  const restUrl = 'http://localhost:24057';
+  const url = 'ws://localhost:24057/ws';
+  const { remedy } = await received(overHttp({ url, restUrl }, nothing).presence('a.b'));
+  assert.match(remedy, /^The WebSocket has this address, too: pass that of the HTTP API/);
+  const known = async () => Response.json({ code: 'not_found' }, { status: 404 });
+  const missing = await received(overHttp({ url, restUrl }, known).presence('a.b'));
+  assert.doesNotMatch(missing.remedy, /WebSocket/);
+});
+
 test('a refused connection means that nothing was published', async () => {
   const ps = overHttp({ url: 'ws://localhost:24057/ws' }, refused);
   const error = await received(ps.publish('a.b', { data: 1 }, { via: 'rest' }));

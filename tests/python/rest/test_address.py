@@ -35,6 +35,39 @@ async def test_the_error_for_an_answer_of_another_service_names_a_derived_addres
     assert (derived in caught.value.remedy) == (rest_url is None)
 
 
+@pytest.mark.parametrize("status", [404, 426])
+@pytest.mark.parametrize("url", ["ws://127.0.0.1:8057/ws", "ws://127.0.0.2:9/ws"])
+async def test_an_address_at_the_websocket_port_is_named_with_the_likely_http_port(
+    respx_mock: respx.MockRouter, status: int, url: str
+) -> None:
+    options = read_options(url, OLD, rest_url="http://127.0.0.1:8057", environ={})
+    respx_mock.get(f"{options.http_url}/v1/topics/a.b/history").respond(status, text="no")
+    rest = Rest(options, Tokens(), QuickClock())
+    with pytest.raises(PubSubError) as caught:
+        await rest.perform(rest_calls.history("a.b"))
+    await rest.close()
+    assert caught.value.message == (
+        f"127.0.0.1:8057 answered HTTP {status}: port 8057 is the WebSocket port, not the HTTP "
+        "port."
+    )
+    assert caught.value.remedy == (
+        "The HTTP API is probably at http://127.0.0.1:8056: pass this as `rest_url`."
+    )
+
+
+async def test_an_address_that_the_websocket_has_too_is_named(
+    respx_mock: respx.MockRouter,
+) -> None:
+    url = "http://127.0.0.1:21057"
+    options = read_options("ws://127.0.0.1:21057/ws", OLD, rest_url=url, environ={})
+    respx_mock.get(f"{url}/v1/topics/a.b/history").respond(404, text="no")
+    rest = Rest(options, Tokens(), QuickClock())
+    with pytest.raises(NotFound) as caught:
+        await rest.perform(rest_calls.history("a.b"))
+    await rest.close()
+    assert caught.value.remedy.startswith("The WebSocket has this address, too: pass that of")
+
+
 async def test_what_the_api_itself_does_not_have_is_no_doubt_about_its_address(
     respx_mock: respx.MockRouter,
 ) -> None:

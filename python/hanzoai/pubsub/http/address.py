@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeVar
+from urllib.parse import urlsplit
 
 from hanzoai.pubsub.errors import (
     ConnectionFailed,
@@ -11,6 +12,7 @@ from hanzoai.pubsub.errors import (
     PubSubError,
     Unsupported,
 )
+from hanzoai.pubsub.settings.urls import endpoints
 
 if TYPE_CHECKING:
     from hanzoai.pubsub.settings.options import ClientOptions
@@ -21,7 +23,7 @@ E = TypeVar("E", bound=PubSubError)
 
 
 def doubt_address(error: E, options: ClientOptions, body: bytes = b"") -> E:
-    """Mention a derived address in the remedy of an error, if the address may be wrong.
+    """Mention the address in the remedy of an error, if the address may be wrong.
 
     Args:
         error: Error of a request: no answer, or a server without the path.
@@ -36,4 +38,27 @@ def doubt_address(error: E, options: ClientOptions, body: bytes = b"") -> E:
             if foreign
             else f"{error.remedy} {found}if that is wrong, pass `rest_url` (HANZO_PUBSUB_REST_URL)."
         )
+    elif foreign:
+        likely = _likely(options)
+        same = urlsplit(options.http_url).netloc == urlsplit(options.socket_url).netloc
+        if likely is not None:
+            error.remedy = f"The HTTP API is probably at {likely}: pass this as `rest_url`."
+        elif same:
+            error.remedy = (
+                "The WebSocket has this address, too: pass that of the HTTP API as `rest_url`."
+            )
     return error
+
+
+def doubt_port(options: ClientOptions) -> str | None:
+    """What the port of the HTTP API is instead; None if nothing is known against it."""
+    if options.http_derived or _likely(options) is None:
+        return None
+    port = urlsplit(options.http_url).port
+    return f"port {port} is the WebSocket port, not the HTTP port"
+
+
+def _likely(options: ClientOptions) -> str | None:
+    """The HTTP API that belongs to its address, if that is the address of a WebSocket."""
+    likely = endpoints(options.http_url.replace("http", "ws", 1)).http
+    return None if urlsplit(likely).netloc == urlsplit(options.http_url).netloc else likely

@@ -31,7 +31,7 @@ from hanzoai.pubsub.errors import (
     ProtocolError,
     PubSubError,
 )
-from hanzoai.pubsub.http.address import doubt_address
+from hanzoai.pubsub.http.address import doubt_address, doubt_port
 from hanzoai.pubsub.http.connection import LOST, authorization, body_of, make_client
 from hanzoai.pubsub.http.library import httpx
 from hanzoai.pubsub.http.problems import describe_answer, read_error
@@ -289,7 +289,8 @@ class Performer:
                 return call.read(body)
             except ProtocolError as strange:
                 raise self._foreign(call, status, headers, body, strange) from None
-        error = read_error(status, headers, body, call.topic, host=self._netloc)
+        problem = doubt_port(self._options)
+        error = read_error(status, headers, body, call.topic, host=self._netloc, problem=problem)
         doubt_address(error, self._options, body)
         unknown = status >= 500 and status not in _NOT_DONE and status != 501
         again = status in _NOT_DONE or (unknown and self._is_repeatable(call))

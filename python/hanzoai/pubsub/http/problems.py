@@ -35,6 +35,9 @@ _CODES: Final[Mapping[int, str]] = {
 }
 """Codes of statuses without a code in the body."""
 
+_ELSEWHERE: Final = frozenset({404, 426})
+"""Statuses of WebSocket ports for other requests."""
+
 
 def read_error(
     status: int,
@@ -43,6 +46,7 @@ def read_error(
     topic: str | None = None,
     *,
     host: str = "The server",
+    problem: str | None = None,
 ) -> PubSubError:
     """The exception for an HTTP error.
 
@@ -55,6 +59,7 @@ def read_error(
         body: Body of the answer.
         topic: Topic of the request.
         host: Host that answered.
+        problem: What may be wrong with the address, if that is not the HTTP API.
     """
     fields = _parse_object(body)
     word = word_of(fields.get("error"))
@@ -74,7 +79,8 @@ def read_error(
     if message is None and not fields:
         strange = 300 <= status < 400 or is_page(headers, body)
         answer = describe_answer(status, headers, body) if strange else f"HTTP {status}"
-        message = f"{host} answered {answer}" + ("." if strange else " without saying why.")
+        why = f": {problem}" if problem and status in _ELSEWHERE else " without saying why"
+        message = f"{host} answered {answer}{'' if strange else why}."
     milliseconds = fields.get("retry_after_ms")
     wait = retry_after_of(_header(headers, "Retry-After"))
     if isinstance(milliseconds, int | float) and not isinstance(milliseconds, bool):
