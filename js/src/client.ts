@@ -255,7 +255,8 @@ export class PubSub<Topics extends object = AnyTopics> {
     topic: Topic & Allowed<Topics, Topic>,
     options: HistoryOptions = {},
   ): AsyncIterableIterator<Message<PayloadOf<Topics, Topic>>> {
-    return this._history(this._live, topic, options);
+    this._driver.checkOpen();
+    return this._history(topic, options);
   }
 
   /**
@@ -267,7 +268,8 @@ export class PubSub<Topics extends object = AnyTopics> {
    * @throws OperationTimeout The server did not answer in time.
    */
   async presence(topic: string, options: Waiting = {}): Promise<PresenceMember[]> {
-    return (await this._http(options)).presence(topic, options);
+    checkCall(options);
+    return this._http(options, (api, end) => api.presence(topic, options, end));
   }
 
   /**
@@ -281,7 +283,8 @@ export class PubSub<Topics extends object = AnyTopics> {
    * @throws OperationTimeout The server did not answer in time.
    */
   async occupancy(topic: string, options: Waiting = {}): Promise<Occupancy> {
-    return (await this._http(options)).occupancy(topic, options);
+    checkCall(options);
+    return this._http(options, (api, end) => api.occupancy(topic, options, end));
   }
 
   /**
@@ -320,7 +323,8 @@ export class PubSub<Topics extends object = AnyTopics> {
     prefix?: string,
     options: Waiting & { readonly limit?: number | undefined } = {},
   ): Promise<TopicInfo[]> {
-    return (await this._http(options, ['limit'])).topics(prefix, options);
+    checkCall(options, ['limit']);
+    return this._http(options, (api, end) => api.topics(prefix, options, end));
   }
 
   /** Return a handle for one topic, with the same operations. This sends nothing. */
@@ -335,15 +339,19 @@ export class PubSub<Topics extends object = AnyTopics> {
     return this.close();
   }
 
-  private async *_history(driver: Driver, topic: string, options: HistoryOptions) {
+  private async *_history(topic: string, options: HistoryOptions) {
     checkCall(options, ['since', 'before', 'after', 'limit']);
-    yield* (await driver.part(driver.http, options)).history(topic, options);
+    yield* await this._http(options, async (api, end) => api.history(topic, options, end));
   }
 
-  private _http(options: Waiting, names?: readonly string[]): Promise<HttpApi> {
+  /** Call the HTTP API; the timeout includes its loading. */
+  private async _http<Result>(
+    options: Waiting,
+    call: (api: HttpApi, end: number) => Promise<Result>,
+  ): Promise<Result> {
     const driver = this._live;
-    checkCall(options, names);
-    return driver.part(driver.http, options);
+    const end = driver.deadline(options);
+    return call(await driver.part(driver.http, options, end), end);
   }
 
   /** The driver of a client that has not ended. */

@@ -13,7 +13,7 @@ import {
   ConnectionFailed,
   fromCode,
   ProtocolError,
-  type PubSubError,
+  PubSubError,
 } from '../errors.js';
 import type { AuthFrame, ClientFrame, ErrorInfo } from '../generated/wire.js';
 import type { Peer } from '../session/peer.js';
@@ -62,9 +62,11 @@ export class Driver implements Client, Ports, Owner {
   /** The operations; undefined before that part is loaded. */
   _background: Background | undefined;
   private _provide!: (background: Background) => void;
+  private _refuse!: (error: unknown) => void;
   /** Resolves when that part is loaded. */
-  private readonly _provided = new Promise<Background>((resolve) => {
+  private readonly _provided = new Promise<Background>((resolve, reject) => {
     this._provide = resolve;
+    this._refuse = reject;
   });
   /** Number of calls that wait for it. */
   private _entering = 0;
@@ -186,7 +188,10 @@ export class Driver implements Client, Ports, Owner {
         const message = tokenProblem(error);
         if (!refused) {
           const last = this.tokenFailure?.message;
-          this.tokenFailure = fromCode('token_unavailable', message, { cause: error });
+          this.tokenFailure = fromCode('token_unavailable', message, {
+            cause: error,
+            ...(DEVELOPMENT && error instanceof PubSubError && { remedy: error.remedy }),
+          });
           // Each attempt fails with the same cause until the program has fixed it.
           if (last !== message) this.listeners.report(this.tokenFailure);
         }
@@ -245,15 +250,27 @@ export class Driver implements Client, Ports, Owner {
 
   // ---------------------------------------------------------------- operations
 
-  /** A part of the client, if it loads before the call that needs it is given up. */
+  /**
+   * A part of the client, if it loads before the call that needs it is given up.
+   *
+   * @param failure Why it has not loaded, if this is known.
+   */
   async part<Part>(
-    load: () => Promise<Part>,
+    load: () => Promise<Part | undefined>,
     options: Waiting,
     end: number = this.deadline(options),
+    failure?: () => unknown,
   ): Promise<Part> {
     const part = await within(load(), options.signal, this.clock, end);
-    if (!part) throw new ConnectionFailed(NOT_LOADED.reason);
-    return part;
+    if (part) return part;
+    throw (
+      failure?.() ??
+      new ConnectionFailed(
+        DEVELOPMENT
+          ? `A part of the client did not load within ${this.timeoutOf(options.timeout)} milliseconds (\`timeout\`).`
+          : NOT_LOADED.reason,
+      )
+    );
   }
 
   /** The operations of the client, which load beside its first connection. */
@@ -369,16 +386,16 @@ export class Driver implements Client, Ports, Owner {
   // ---------------------------------------------------------------- inside
 
   /** Wait until the operations are loaded; waits end in the order in which they began. */
-  private async _loaded({ signal }: Waiting, end: number): Promise<Background> {
-    // If they do not load now, the next connection or call tries again.
+  private _loaded(options: Waiting, end: number): Promise<Background> {
+    // If they do not load now, the next connection or call tries again, until the program closes the
+    // client: then nothing can be sent.
     let failure: unknown;
     this.background().catch((error: unknown) => {
       failure = error;
+      if (this._closing) this._refuse(error);
     });
-    const provided = within(this._provided, this.over);
-    const background = await within(provided, signal, this.clock, end);
-    if (!background) throw failure ?? new ConnectionFailed(NOT_LOADED.reason);
-    return background;
+    const provided = (): Promise<Background | undefined> => within(this._provided, this.over);
+    return this.part(provided, options, end, () => failure);
   }
 
   /** Open a transport when it has been created. */

@@ -6,7 +6,7 @@ import {
   ConnectionFailed,
   fromCode,
   OperationTimeout,
-  PubSubError,
+  type PubSubError,
 } from '../errors.js';
 import { CODES } from '../generated/errors.js';
 import { remedyOf } from '../http/remedies.js';
@@ -154,8 +154,7 @@ function likelyRemedy({ lastFailure, tokenFailure }: Client): { readonly remedy?
   const { code, reason } = lastFailure ?? {};
   if (reason === TIMEOUTS.fetch?.message)
     return { remedy: 'Let `getToken` return within `fetchTimeout`, 10 s by default.' };
-  if (tokenFailure?.cause instanceof PubSubError && code === tokenFailure.code)
-    return { remedy: tokenFailure.cause.remedy };
+  if (tokenFailure && code === tokenFailure.code) return { remedy: tokenFailure.remedy };
   const remedy = remedyOf(reason);
   return remedy ? { remedy } : {};
 }

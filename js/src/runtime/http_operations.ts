@@ -77,7 +77,7 @@ export class HttpApi {
     const topic = messages[0]?.topic ?? '';
     const before = this._order;
     const publish = async (): Promise<Acked | undefined> => {
-      const limits = { ...this._limits(options), end };
+      const limits = this._limits(options, end);
       if (!(await within(before, limits.signal, this._client.clock, end))) {
         throw new OperationTimeout(undefined, { topic });
       }
@@ -105,17 +105,17 @@ export class HttpApi {
   }
 
   /** The members of a topic. */
-  async presence(topic: string, options: Waiting): Promise<PresenceMember[]> {
-    return this._perform(calls.presence(checkName(topic, 'topic')), options);
+  async presence(topic: string, options: Waiting, end: number): Promise<PresenceMember[]> {
+    return this._perform(calls.presence(checkName(topic, 'topic')), options, end);
   }
 
   /** The number of members of a topic, counted here if the server does not count them. */
-  async occupancy(topic: string, options: Waiting): Promise<Occupancy> {
+  async occupancy(topic: string, options: Waiting, end: number): Promise<Occupancy> {
     try {
-      return await this._perform(calls.occupancy(checkName(topic, 'topic')), options);
+      return await this._perform(calls.occupancy(checkName(topic, 'topic')), options, end);
     } catch (error) {
       if (!(error instanceof NotFound)) throw error;
-      const members = await this.presence(topic, options);
+      const members = await this.presence(topic, options, end);
       const users = new Set(members.map(({ user_id, client_id }) => user_id || client_id)).size;
       return { members: members.length, users };
     }
@@ -125,21 +125,22 @@ export class HttpApi {
   topics(
     prefix: string | undefined,
     options: Waiting & { readonly limit?: number | undefined },
+    end: number,
   ): Promise<TopicInfo[]> {
     const { limit } = options;
     if (DEVELOPMENT) {
       checkText('prefix', prefix, 'the beginning of topics');
       if (limit !== undefined) checkNumber('limit', limit, [1, 2 ** 30, 'a number of topics']);
     }
-    return this._perform(calls.topics(prefix, limit), options);
+    return this._perform(calls.topics(prefix, limit), options, end);
   }
 
-  /** Retained messages of a topic, oldest first. */
-  history(topic: string, options: HistoryOptions): AsyncGenerator<Message> {
+  /** Retained messages of a topic, oldest first; `end` is the deadline of the first page. */
+  history(topic: string, options: HistoryOptions, end: number): AsyncGenerator<Message> {
     checkName(topic, 'topic');
     if (DEVELOPMENT) checkSelection(options);
     const { since } = options;
-    return this._pages(topic, since === undefined ? since : unixMs(since), options);
+    return this._pages(topic, since === undefined ? since : unixMs(since), options, end);
   }
 
   /**
@@ -153,6 +154,7 @@ export class HttpApi {
     topic: string,
     since: number | undefined,
     options: HistoryOptions,
+    end: number | undefined,
   ): AsyncGenerator<Message> {
     const pages: (readonly Envelope[])[] = [];
     let last: string | undefined;
@@ -161,16 +163,18 @@ export class HttpApi {
       const limit = Math.min(left, this._client.options.historyPage);
       let page: HistoryPage;
       try {
-        page = await this._perform(calls.history(topic, { since, before, after, limit }), options);
+        const call = calls.history(topic, { since, before, after, limit });
+        page = await this._perform(call, options, end);
       } catch (error) {
         if (!pages.length || !(error instanceof NotFound)) throw error;
         break;
       }
+      end = undefined;
       const { messages, has_more } = page;
-      const end = messages.at(-1)?.id;
+      const newest = messages.at(-1)?.id;
       // An empty page moves nothing, and a peer that ignores the position sends a page again.
-      if (!end || end === last) break;
-      last = end;
+      if (!newest || newest === last) break;
+      last = newest;
       left -= messages.length;
       if (after === undefined) {
         pages.push(messages);
@@ -185,12 +189,12 @@ export class HttpApi {
   }
 
   /** Read; the end of the client cancels it. */
-  private _perform<T>(call: calls.Call<T>, options: Waiting): Promise<T> {
-    return this._api.perform(call, { ...this._limits(options), over: this._client.over });
+  private _perform<T>(call: calls.Call<T>, options: Waiting, end: number | undefined): Promise<T> {
+    return this._api.perform(call, { ...this._limits(options, end), over: this._client.over });
   }
 
-  private _limits({ timeout, signal }: Waiting): Limits {
-    return { timeout: this._client.timeoutOf(timeout), signal };
+  private _limits({ timeout, signal }: Waiting, end: number | undefined): Limits {
+    return { timeout: this._client.timeoutOf(timeout), signal, end };
   }
 
   private get _api(): Rest {

@@ -11,7 +11,7 @@ import type { Driver } from '../../../js/src/runtime/driver.js';
 import { PARTS } from '../../../js/src/runtime/parts.js';
 import { WebSocketTransport } from '../../../js/src/transports/websocket.js';
 import { deferred } from './server.js';
-import { type FakePeer, turns, virtualClient } from './virtual.js';
+import { FakePeer, turns, virtualClient } from './virtual.js';
 
 /** Replace the loading of a part while `body` runs. */
 async function loading<Name extends keyof typeof PARTS>(
@@ -271,6 +271,78 @@ for (const [what, part, call] of [
   });
 }
 
+for (const [what, call] of [
+  ['presence', (ps) => ps.presence('a.b', IN_TIME)],
+  ['occupancy', (ps) => ps.occupancy('a.b', IN_TIME)],
+  ['topics', (ps) => ps.topics('a', IN_TIME)],
+  ['history', (ps) => ps.history('a.b', IN_TIME).next()],
+] as const satisfies readonly (readonly [string, (ps: PubSub) => Promise<unknown>])[]) {
+  test(`the timeout of ${what} includes the loading of the HTTP API`, async () => {
+    const { ps, clock } = virtualClient({ fetch: never });
+    const { _driver: driver } = ps as unknown as { readonly _driver: Driver };
+    const usual = driver.http;
+    const gate = deferred<void>();
+    Object.assign(driver, { http: () => gate.promise.then(usual) });
+    let end = 0;
+    const failed = assert.rejects(call(ps), { code: 'timeout', message: /within 2000 ms/ });
+    const ended = failed.then(() => {
+      end = clock.now();
+    });
+    await clock.advance(1_500);
+    gate.resolve();
+    await clock.advance(2_000);
+    await ended;
+    assert.equal(end, 2_000);
+    await ps.close({ timeout: 0 });
+  });
+}
+
+test('the timeout of each later page of history is its own', async () => {
+  const { ps, clock } = virtualClient({
+    historyPage: 1,
+    fetch: () => {
+      const { promise, resolve } = deferred<Response>();
+      const { message } = peer.message('a.b', 1);
+      const page = { messages: [message], has_more: true };
+      clock.callLater(1_500, () => resolve(Response.json(page)));
+      return promise;
+    },
+  });
+  const peer = new FakePeer();
+  const read = async () => {
+    for await (const { seq } of ps.history('a.b', { after: 0, limit: 3, ...IN_TIME })) last = seq;
+  };
+  let last: number | undefined;
+  const whole = read();
+  await clock.advance(5_000);
+  await whole;
+  assert.equal(last, 3);
+  await ps.close({ timeout: 0 });
+});
+
+test('a time limit that ends while a part loads is named, with its unit', async () => {
+  const { ps, clock } = virtualClient();
+  const { _driver: driver } = ps as unknown as { readonly _driver: Driver };
+  Object.assign(driver, { http: never });
+  await operations(never, async () => {
+    const calls = [
+      ps.publish('a.b', { data: 1 }, { timeout: 5 }),
+      ps.connect({ timeout: 5 }),
+      ps.topics('a', { timeout: 5 }),
+    ];
+    const failed = Promise.allSettled(calls);
+    await clock.advance(5);
+    for (const call of await failed) {
+      assert.equal(call.status, 'rejected');
+      assert.equal(
+        String(call.status === 'rejected' && call.reason.message),
+        'A part of the client did not load within 5 milliseconds (`timeout`).',
+      );
+    }
+  });
+  await ps.close({ timeout: 0 });
+});
+
 test('operations that do not load say nothing about WebSockets', async () => {
   const dialed: string[] = [];
   const dial: Environment['dial'] = (name, all) => {
@@ -485,6 +557,25 @@ test('closing waits for a part no longer than for an answer', async () => {
     await closed;
     await failed;
   });
+  assert.equal(clock.pending, 0);
+});
+
+test('closing ends at once when the part of the waiting calls does not load', async () => {
+  const { ps, peer, clock } = virtualClient();
+  peer.isDown = true;
+  const gate = deferred<void>();
+  await operations(
+    () => gate.promise.then(broken),
+    async () => {
+      const failed = assert.rejects(ps.publish('a.b', { data: 1 }), { cause: NETWORK });
+      const closed = ps.close();
+      await turns();
+      gate.resolve();
+      await closed;
+      await failed;
+    },
+  );
+  assert.equal(clock.now(), 0);
   assert.equal(clock.pending, 0);
 });
 

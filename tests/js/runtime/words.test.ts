@@ -170,7 +170,10 @@ test('the answer of an endpoint is not a token', async () => {
   await clock.advance(1_001);
   assert.match((await late).message, /: `getToken\(\)\.value` is undefined, not a string \(/);
   assert.equal(logged.length, 1);
-  assert.match(logged[0] ?? '', /Fix the callback.*errors\/#token_unavailable$/);
+  assert.match(
+    logged[0] ?? '',
+    /not a string\. Give the bearer token or API key as a string\. .*#token_unavailable$/,
+  );
   await ps.close({ timeout: 0 });
 });
 
