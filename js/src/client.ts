@@ -17,6 +17,7 @@ import { patternsOf, refuse, type SubscribeOptions } from './runtime/subscribing
 import type { Subscription } from './runtime/subscription.js';
 import type { Waiting } from './runtime/waiting.js';
 import { checkCall, checkChoice, checkFunction } from './settings/checks.js';
+import { checkUnits } from './settings/option_checks.js';
 import type { PubSubOptions } from './settings/options.js';
 import { readOptions } from './settings/read_options.js';
 import { type Operations, TopicHandle } from './topic.js';
@@ -55,6 +56,8 @@ export class PubSub<Topics extends object = AnyTopics> {
   constructor(options: PubSubOptions = {}, environment: Environment = platform) {
     // It contains the token: hide it from inspectors, serializers and copies of the object.
     const value = new Driver(readOptions(options), environment);
+    // In virtual time, short times are common.
+    if (DEVELOPMENT && environment === platform) checkUnits(options);
     Object.defineProperties(this, { _driver: { value } });
   }
 

@@ -156,7 +156,7 @@ export class Driver implements Client, Ports, Owner {
       this.disconnectedSince = this.clock.now();
     }
     if (DEVELOPMENT && to === 'connected' && this.transport === 'sse') {
-      import('./fallback.js').then(
+      import('../settings/hints.js').then(
         ({ warnOfFallback }) => warnOfFallback(this.options, this.socketFailure),
         () => {}, // only a warning is missing
       );

@@ -84,7 +84,7 @@ export class TokenSource {
       const guess = life === undefined ? life : Math.round(this._clock.wallMs() + life);
       const field = DEVELOPMENT && value !== given && given ? 'getToken().value' : 'getToken()';
       if (DEVELOPMENT && !isTime(expiresAt ?? 0)) {
-        (await import('./expiry.js')).checkExpiry('getToken().expiresAt', expiresAt);
+        (await import('../settings/hints.js')).checkExpiry('getToken().expiresAt', expiresAt);
       }
       const token = { value: checkToken(value, field), expiresAt: expiresAt ?? guess };
       if (!abort.signal.aborted) {

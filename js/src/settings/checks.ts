@@ -113,18 +113,14 @@ export function checkFunction(name: string, value: unknown): void {
 /** Check an object of settings without unknown names. */
 export function checkNames(what: string, value: unknown, names: readonly string[]): void {
   if (!DEVELOPMENT) return;
-  if (!isObject(value)) {
-    const some = names.slice(0, 5).join(', ');
-    throw invalid(what, `is ${kind(value)}, not an object`, `Give an object with ${some} …`);
-  }
+  const takes = `\`${what}\` takes ${[...new Set(names)].join(', ')}.`;
+  if (!isObject(value)) throw invalid(what, `is ${kind(value)}, not an object`, takes);
   const unknown = Object.keys(value).find((name) => !names.includes(name));
   if (unknown !== undefined) {
     const plain = (name: string): string => name.replaceAll('_', '').toLowerCase();
     const meant = names.find((name) => plain(name) === plain(unknown));
     throw new InvalidOption(`There is no option \`${unknown.slice(0, 64)}\`.`, {
-      remedy: meant
-        ? `Write \`${meant}\`.`
-        : `\`${what}\` takes ${[...new Set(names)].join(', ')}.`,
+      remedy: meant ? `Write \`${meant}\`.` : takes,
       field: unknown,
     });
   }

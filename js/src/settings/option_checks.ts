@@ -24,6 +24,8 @@ import { checkUrl } from './url_checks.js';
 const COUNT: Range = [1, 1_000_000, 'a number'];
 const BYTES: Range = [1, 2 ** 30, 'a number of bytes'];
 const MESSAGES: Range = [1, 1_000_000, 'a number of messages'];
+/** Times below this number of milliseconds may be in seconds. */
+const LEAST = 500;
 const QUEUE = {
   messages: MESSAGES,
   bytes: BYTES,
@@ -135,6 +137,16 @@ export function checkOptions(
     'logger',
     `is ${kind(logger)} without \`warn\` and \`error\``,
     'Pass console, or an object with functions of these names.',
+  );
+}
+
+/** Warn of times that are probably in seconds, if there is one that may be. */
+export function checkUnits(given: PubSubOptions): void {
+  const values: readonly unknown[] = Object.values({ ...given, ...given.retry });
+  if (!values.some((value) => Number(value) < LEAST)) return;
+  import('./hints.js').then(
+    ({ warnOfSeconds }) => warnOfSeconds(given),
+    () => {}, // only a warning is missing
   );
 }
 

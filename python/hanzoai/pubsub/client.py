@@ -15,6 +15,7 @@ from hanzoai.pubsub.runtime.environment import environment_for
 from hanzoai.pubsub.runtime.ownership import no_loop, refuse_copy, running_loop
 from hanzoai.pubsub.settings.checks import check_function, check_seconds
 from hanzoai.pubsub.settings.options import read_options
+from hanzoai.pubsub.settings.units import warn_of_milliseconds
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -131,6 +132,8 @@ class PubSubClient:
             send_queue=send_queue,
             settings=settings,
         )
+        if self._environment.peer is None:  # in virtual time, long times are common
+            warn_of_milliseconds(settings)
         self._on_state = on_state
         self._on_error = on_error
         self._tracing = tracing

@@ -11,7 +11,7 @@ import { WebSocketTransport } from '../../../js/src/transports/websocket.js';
 // Load these now, so that `import()` in the client takes one turn and reads no file.
 await Promise.all([
   import('../../../js/src/runtime/arguments.js'),
-  import('../../../js/src/runtime/expiry.js'),
+  import('../../../js/src/settings/hints.js'),
   import('../../../js/src/runtime/http_operations.js'),
   import('../../../js/src/runtime/recovery.js'),
   import('../../../js/src/runtime/background.js'),

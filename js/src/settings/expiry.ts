@@ -1,6 +1,6 @@
 /** Rejects an expiry that is not in Unix milliseconds; only for the development build. */
 
-import { EARLIEST, invalid, kind } from '../settings/checks.js';
+import { EARLIEST, invalid, kind } from './checks.js';
 
 /**
  * Check the expiry of a token.

@@ -1,6 +1,6 @@
 /** The warning that server-sent events replace the WebSocket; only for the development build. */
 
-import type { ClientOptions } from '../settings/options.js';
+import type { ClientOptions } from './options.js';
 
 /** The options of clients that have logged it. */
 const warned = new WeakSet<ClientOptions>();
