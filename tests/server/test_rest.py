@@ -477,6 +477,17 @@ async def test_where_origins_are_listed_others_are_not_allowed_and_the_log_names
     assert "'https://b.example'" in line
 
 
+async def test_a_listed_origin_with_the_host_of_the_server_and_another_scheme_is_allowed() -> None:
+    origin = "http://pubsub.example"
+    async with (
+        running_server(cors_origins=[origin]) as server,
+        api(server, server.token()) as rest,
+    ):
+        headers = {"Origin": origin, "Host": "pubsub.example"}
+        answer = await rest.get("/v1/session", headers=headers)
+        assert answer.headers["access-control-allow-origin"] == origin
+
+
 async def test_the_log_does_not_report_requests_of_a_page_of_the_server_itself(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

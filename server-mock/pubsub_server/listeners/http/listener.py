@@ -271,11 +271,14 @@ class HttpListener:
             headers["Cross-Origin-Resource-Policy"] = "same-origin"
             return
         origin = request.headers.get("Origin")
-        if self._origins.listed is None:
+        listed = self._origins.listed
+        if listed is None:
             headers["Access-Control-Allow-Origin"] = "*"
         else:
             headers["Vary"] = "Origin"
-            if origin is None or _is_own(origin, request) or not self._origins.allows(origin):
+            if origin is None or (origin not in listed and _is_own(origin, request)):
+                return
+            if not self._origins.allows(origin):
                 return
             headers["Access-Control-Allow-Origin"] = origin
         headers["Access-Control-Expose-Headers"] = EXPOSED
@@ -302,7 +305,10 @@ class HttpListener:
 
 
 def _is_own(origin: str, request: web.Request) -> bool:
-    """Whether the request is from a page of this server, whose browser asks for no permission."""
+    """Whether the request seems to be from a page of this server, which needs no permission.
+
+    A page of the same host with another scheme has the same `Host`, and needs one.
+    """
     return origin.partition("://")[2] == request.host
 
 
