@@ -82,6 +82,17 @@ def test_a_file_that_tls_cannot_use_is_named_with_the_problem_and_the_remedy(
     assert expected.format(*paths) in problem
 
 
+@pytest.mark.parametrize("kind", ["X509", "TRUSTED"])
+def test_a_certificate_with_another_name_that_openssl_reads_is_used(
+    files: Path, tmp_path: Path, kind: str
+) -> None:
+    old = tmp_path / "cert.pem"
+    text = (files / "cert.pem").read_text(encoding="ascii")
+    old.write_text(text.replace(" CERTIFICATE", f" {kind} CERTIFICATE"), encoding="ascii")
+    certified = {"tls_cert": old, "tls_key": files / "key.pem"}
+    assert preflight.problems(load({"iam_url": "https://iam", **certified})) == []
+
+
 def test_authorities_that_are_not_certificates_are_named(files: Path) -> None:
     settings = load(
         {

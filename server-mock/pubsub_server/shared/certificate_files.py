@@ -11,7 +11,10 @@ from cryptography import x509
 if TYPE_CHECKING:
     from pathlib import Path
 
-_CERTIFICATES: Final = (b"-----BEGIN CERTIFICATE-----", b"-----BEGIN TRUSTED CERTIFICATE-----")
+_CERTIFICATES: Final = tuple(
+    b"-----BEGIN %bCERTIFICATE-----" % kind for kind in (b"", b"TRUSTED ", b"X509 ")
+)
+"""First lines of a certificate that OpenSSL reads."""
 _KEY: Final = b"PRIVATE KEY-----"
 
 
