@@ -173,7 +173,9 @@ export class SignedTopic implements AsyncIterable<SignedMessage>, AsyncDisposabl
       throw new UsageError('This signed topic is read only.', {
         remedy: 'Pass `key`, or `signer` with `owner`.',
       });
-    const frame = await signs(id, payloadOf(payload));
+    const signed = signs(id, payloadOf(payload));
+    // Without a signer, the client gets the message within this call, in the order of the calls.
+    const frame = signed instanceof Uint8Array ? signed : await signed;
     if (this._carrier instanceof SocketCarrier) await this._open();
     return this._carrier.publish(frame, owner);
   }

@@ -78,6 +78,14 @@ test('a log of a topic does not show its key', async () => {
   await writer.close();
 });
 
+test('with a key, the client gets a payload within the call', async () => {
+  const ps = server.client({ token: server.token('--user', 'root', '--admin') });
+  const writer = new SignedTopic({ client: ps, key: KEY, id: 'in-order' });
+  const published = writer.publish('last');
+  await ps.close();
+  assert.ok((await published)?.id);
+});
+
 test('payloads arrive verified on a socket and in a HIP-56 topic', async () => {
   const ps = server.client({ token: server.token('--user', 'root', '--admin') });
   const socket = new SignedTopic({ url: server.ws, id: ID, owner: OWNER, WebSocket: Socket });
