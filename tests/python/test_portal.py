@@ -54,6 +54,18 @@ def test_an_exception_comes_back_a_timeout_of_the_coroutine_too(portal: Portal) 
             portal.call(lambda error=error: fail(error))  # type: ignore[misc]
 
 
+def test_an_interrupt_at_the_beginning_of_a_call_leaves_nothing_behind(portal: Portal) -> None:
+    class Interrupted(set[Any]):
+        def add(self, item: object) -> None:
+            super().add(item)
+            raise KeyboardInterrupt
+
+    portal._calls = calls = Interrupted()
+    with pytest.raises(KeyboardInterrupt):
+        portal.call(lambda: asyncio.sleep(0))
+    assert not calls
+
+
 def test_an_exception_before_there_is_a_coroutine_comes_back(portal: Portal) -> None:
     def refuse() -> Coroutine[Any, Any, None]:
         raise ZeroDivisionError

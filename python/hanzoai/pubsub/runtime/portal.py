@@ -72,8 +72,8 @@ class Portal:
         if self._stopped:
             raise ClosedError
         call = _Call(make)
-        self._calls.add(call)
         try:
+            self._calls.add(call)
             self.post(lambda: self._begin(call))
             while not call.ended.acquire(timeout=_SLICE):
                 pass
