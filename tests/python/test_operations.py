@@ -64,6 +64,26 @@ async def test_a_publish_that_is_cancelled_while_it_waits_for_room_is_never_sent
     assert [one.id for one in published] == [message.id for message in messages]
 
 
+@pytest.mark.parametrize("how", ["timeout", "cancel"])
+async def test_publishes_that_are_given_up_together_do_not_take_the_place_of_each_other(
+    pubsub_memory: MemoryServer, how: str
+) -> None:
+    clock = clock_of(pubsub_memory)
+    ps = pubsub_memory.client(send_queue=SendQueue(messages=1, policy="block"))
+    await ps.connect()
+    pubsub_memory.lose_next("published", 3)
+    calls = [asyncio.create_task(ps.publish("a.b", {"data": n}, timeout=2)) for n in range(3)]
+    await clock.settle()
+    if how == "cancel":
+        for call in calls:
+            call.cancel()
+    else:
+        await clock.advance(3)
+    await asyncio.gather(*calls, return_exceptions=True)
+    messages = [message async for message in pubsub_memory.client().history("a.b")]
+    assert [message.data for message in messages] == [0]
+
+
 async def test_a_presence_update_without_a_connection_times_out_with_the_reason(
     pubsub_memory: MemoryServer,
 ) -> None:

@@ -72,6 +72,20 @@ def test_every_publish_of_a_full_queue_under_latest_without_a_key_is_refused() -
     assert out[0].outcome.code == "queue_full"
 
 
+def test_a_publish_takes_its_turn_when_it_is_within_the_bound_of_the_queue() -> None:
+    rig = Rig(2, 100)
+    publishes = rig.publishes
+    for ref in range(1, 6):
+        publishes.publish(publish(ref, policy="block", background=ref < 5))
+    rig.connect(Peer(acks=True, resends=True, rate=1))
+    publishes.flush()
+    for _ in range(100):
+        for name in sent(rig.log.entries):
+            publishes.published(PublishedFrame(ref=name))
+        publishes.paced()
+    assert sent(rig.log.entries) == ["p1", "p2", "p3", "p5", "p4"]
+
+
 def test_a_pause_has_a_limit() -> None:
     rig = Rig(10, 100)
     publishes = rig.publishes
@@ -97,7 +111,7 @@ def test_a_publish_expires_without_a_search_among_those_that_wait() -> None:
     rig = Rig(1_000, 1_000)
     for ref in range(1, 1_000):
         rig.publishes.publish(publish(ref))
-    rig.publishes.expire(Compared(999))
+    rig.publishes.expire([Compared(999)])
     assert len(rig.publishes) == 998
     assert Compared.count < 10
 
@@ -173,7 +187,7 @@ def test_each_publish_is_settled_once_and_counts_stay_true(script: list[tuple[st
         elif what == "pace":
             publishes.paced()
         elif what == "expire":
-            publishes.expire(how)
+            publishes.expire([how])
         assert publishes._queued[0] == len(publishes._queue)
         assert publishes._flying[0] == len(publishes._flight) <= 3
         numbers = [entry.number for entry in publishes._queue.values()]

@@ -238,9 +238,9 @@ def sent_again_to_one_who_cannot_tell(patch: Patch) -> None:
 
 @mutant
 def expired_is_sent_later(patch: Patch) -> None:
-    def broken(self: Publishes, ref: int) -> None:
+    def broken(self: Publishes, refs: list[int]) -> None:
         for entry in [*self._flight.values(), *self._queue.values()]:
-            if entry.publish.ref == ref:
+            if entry.publish.ref in refs:
                 self._settle(entry, Rejected("timeout", "too late"))
                 self._enqueue(entry)
 

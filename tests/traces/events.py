@@ -210,7 +210,7 @@ def call(session: Session, event: Event) -> None:
         case Publish():
             session.publish(event)
         case Expire(ref):
-            session.expire(ref)
+            session.expire([ref])
         case UpdatePresence(topic, data, ref):
             session.update_presence(topic, data, ref)
 

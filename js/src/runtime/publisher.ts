@@ -24,6 +24,7 @@ interface Unsettled {
   readonly settle: (outcome: Outcome) => void;
   /** When it is given up, by the clock. */
   readonly end: number;
+  readonly signal: AbortSignal | undefined;
 }
 
 /** Publishes one message or many, over the connection or as a request. */
@@ -124,12 +125,13 @@ export class Publisher implements OutcomePort {
     ref: number,
     call: (session: OperatedSession) => void,
     end: number = Infinity,
+    signal?: AbortSignal,
   ): Promise<Outcome> {
     const { _client: client } = this;
     return new Promise((settle) => {
       // The client may have ended while a part of it was loading.
       if (client.over.aborted) client.checkOpen();
-      this._awaiting._add({ ref, settle, end });
+      this._awaiting._add({ ref, settle, end, signal });
       client.perform(call);
     });
   }
@@ -162,7 +164,7 @@ export class Publisher implements OutcomePort {
   // ---------------------------------------------------------------- inside
 
   /**
-   * Publish over the connection or HTTP.
+   * Publish over the connection or HTTP; given up at the end, or when the signal is aborted.
    *
    * @param batch In one frame, with one result per message.
    */
@@ -175,10 +177,10 @@ export class Publisher implements OutcomePort {
     const { _client: client } = this;
     const { signal, via, key, background } = options;
     signal?.throwIfAborted();
+    this._deliveries.rememberOwn(items);
     // A plain HIP-56 peer does not acknowledge publishes on a socket, but answers a request.
     const certain = via === 'rest';
     if (certain || (via !== 'socket' && client.peer?.acks === false)) {
-      this._deliveries.rememberOwn(items);
       const request = client
         .part(client.http, options, end)
         .then((api) => api.publish(items, options, certain, end))
@@ -197,17 +199,15 @@ export class Publisher implements OutcomePort {
       batch,
       background,
     };
-    return this._pass(publish, end, signal);
-  }
-
-  /** Pass a publish to the session; it is given up at its end, or when its signal is aborted. */
-  private _pass(publish: Publish, end: number, signal?: AbortSignal): Promise<Outcome> {
-    const { ref, messages } = publish;
     if (end < this._deadline) this._expireAt(end);
-    this._deliveries.rememberOwn(messages);
-    const settled = this.settled(ref, ({ operations }) => operations.publish(publish), end);
+    const settled = this.settled(
+      publish.ref,
+      ({ operations }) => operations.publish(publish),
+      end,
+      signal,
+    );
     if (!signal) return settled;
-    const ignore = onAbort(signal, () => this._expire(ref));
+    const ignore = onAbort(signal, () => this._expire());
     return settled.then((outcome) => {
       ignore();
       signal.throwIfAborted();
@@ -224,20 +224,25 @@ export class Publisher implements OutcomePort {
       end - clock.now(),
       () => {
         this._deadline = Infinity;
-        const now = clock.now();
+        this._expire();
         let next = Infinity;
-        for (const { ref, end } of this._awaiting._all()) {
-          if (end <= now) this._expire(ref);
-          else next = Math.min(next, end);
-        }
+        for (const { end } of this._awaiting._all()) next = Math.min(next, end);
         if (next < Infinity) this._expireAt(next);
       },
       true,
     );
   }
 
-  private _expire(ref: number): void {
-    this._client.perform(({ operations }) => operations.expire(ref));
+  /**
+   * Give up all publishes whose deadline has passed or whose signal is aborted. One by one, the next
+   * one would be sent in the place of the first.
+   */
+  private _expire(): void {
+    const { _client: client } = this;
+    const due = this._awaiting
+      ._all()
+      .filter(({ end, signal }) => end <= client.clock.now() || signal?.aborted);
+    client.perform(({ operations }) => operations.expire(due));
   }
 
   /** One result per message, in order, from the outcome of a publish. */

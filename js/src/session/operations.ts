@@ -82,9 +82,9 @@ export class Operations {
     this._session._end();
   }
 
-  /** The program's timeout of a publish has passed. It is not sent after that. */
-  expire(ref: number): void {
-    this.publishes.expire(ref);
+  /** The program's timeouts of publishes have passed. None of them is sent after that. */
+  expire(due: readonly Pick<Publish, 'ref'>[]): void {
+    this.publishes.expire(due);
     this._session._end();
   }
 

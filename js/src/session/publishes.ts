@@ -121,12 +121,13 @@ export class Publishes {
     }
   }
 
-  /** Give up a publish whose time has passed. */
-  expire(ref: number): void {
-    const name = `p${ref}`;
-    const entry = this._flight._byRef(name) ?? this._queue._byRef(name);
-    if (!entry) return;
-    this._giveUp(entry, 'timeout', 'It could not be sent in time.');
+  /** Give up publishes whose time has passed. None takes the place of another. */
+  expire(due: readonly Pick<Publish, 'ref'>[]): void {
+    for (const { ref } of due) {
+      const name = `p${ref}`;
+      const entry = this._flight._byRef(name) ?? this._queue._byRef(name);
+      if (entry) this._giveUp(entry, 'timeout', 'It could not be sent in time.');
+    }
     this.flush();
   }
 
@@ -203,7 +204,11 @@ export class Publishes {
       // Publishes within the budget go in order; the lanes take turns only beyond it.
       let credit = NO_CREDIT;
       if (rate && this._budget < waiting._messages * 1000)
-        [entry, credit] = nextTurn(waiting._all(), this._credit);
+        // With the policy `block`, the queue has no bound, and a search takes its time.
+        [entry, credit] = nextTurn(
+          waiting._all().slice(0, options.sendQueueMessages),
+          this._credit,
+        );
       const { messages, size } = entry._publish;
       const count = messages.length;
       if (rate && this._budget < Math.min(count, burst) * 1000) break;

@@ -12,7 +12,7 @@ import {
   type PubSubError,
 } from '../../../js/src/index.js';
 import { deferred, take } from './server.js';
-import { turns, virtualClient } from './virtual.js';
+import { CURRENT, turns, virtualClient } from './virtual.js';
 
 test('a subscription with a handler stays in force when the answer is late', async () => {
   const { ps, peer, clock } = virtualClient();
@@ -126,6 +126,36 @@ test('with the policy `block`, publishes wait for room in order, until their tim
   }
   await Promise.all(all);
   assert.deepEqual(order, [1, 2, 3, 4]);
+  await ps.close();
+});
+
+for (const how of ['time out', 'are cancelled']) {
+  test(`publishes that ${how} together do not take the place of each other`, async () => {
+    const { ps, peer, clock } = virtualClient({ sendQueue: { messages: 1, policy: 'block' } });
+    await ps.connect();
+    peer.silent.add('publish');
+    const abort = new AbortController();
+    const options = how === 'time out' ? { timeout: 100 } : { signal: abort.signal };
+    const all = [1, 2, 3].map((data) => assert.rejects(ps.publish('a.b', { data }, options)));
+    await turns();
+    if (how === 'time out') await clock.advance(101);
+    else abort.abort();
+    await Promise.all(all);
+    assert.equal(peer.socket.frames('publish').length, 1);
+    await ps.close({ timeout: 0 });
+  });
+}
+
+test('a publish takes its turn when it is within the bound of the queue', async () => {
+  const { ps, peer, clock } = virtualClient({ sendQueue: { messages: 2, policy: 'block' } });
+  peer.hello = () => ({ ...CURRENT, limits: { publish_rate: 1 } });
+  const all = [1, 2, 3, 4, 5].map((data) =>
+    ps.publish('a.b', { data }, { background: data < 5, timeout: 60_000 }),
+  );
+  await clock.advance(20_000);
+  await Promise.all(all);
+  const sent = peer.socket.frames('publish').map(({ message }) => (message as Message).data);
+  assert.deepEqual(sent, [1, 2, 3, 5, 4]);
   await ps.close();
 });
 

@@ -185,7 +185,7 @@ export class RecordedSession {
         session.operations.publish(event);
         break;
       case 'expire':
-        session.operations.expire(event.ref);
+        session.operations.expire([event]);
         break;
       case 'updatePresence':
         session.operations.updatePresence(event.topic, event.data, event.ref);

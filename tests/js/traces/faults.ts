@@ -214,7 +214,7 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
   ),
   'an expired publish is sent': replaced(
     'publishes.ts',
-    "this._giveUp(entry, 'timeout', 'It could not be sent in time.');",
+    "if (entry) this._giveUp(entry, 'timeout', 'It could not be sent in time.');",
   ),
   'a rejected publish that was sent before is rejected, not unknown': replaced(
     'publishes.ts',

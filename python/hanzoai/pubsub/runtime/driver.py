@@ -182,15 +182,23 @@ class Driver:
         self._deadline_timer = self.clock.call_later(wait, self._expire_due)
 
     def _expire_due(self) -> None:
-        self._next_deadline, now, later = math.inf, self.clock.now(), math.inf
-        for ref, (_, deadline) in list(self._unsettled.items()):
-            if deadline <= now:
-                self.call(self.session.expire, ref)
-                self.settle(ref, Unknown())  # an update of presence, which goes on without its call
-            else:
-                later = min(later, deadline)
-        if later < math.inf:
+        self._next_deadline, now = math.inf, self.clock.now()
+        due = [ref for ref, (_, deadline) in self._unsettled.items() if deadline <= now]
+        self.call(self.session.expire, due)
+        for ref in due:
+            self.settle(ref, Unknown())  # an update of presence, which goes on without its call
+        later = min((deadline for _, deadline in self._unsettled.values()), default=math.inf)
+        if later < self._next_deadline:
             self._expire_at(later)
+
+    def give_up(self, ref: int) -> None:
+        """Give up a publish whose call was cancelled, and all others of which this is true.
+
+        Otherwise, the next one would be sent in its place before its own call ends.
+        """
+        if ref in self._unsettled:
+            given_up = [ref for ref, (call, _) in self._unsettled.items() if call.cancelled()]
+            self.call(self.session.expire, given_up)
 
     def update_presence(
         self, topic: str | None, data: Mapping[str, Any], deadline: float = math.inf

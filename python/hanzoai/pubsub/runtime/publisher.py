@@ -110,7 +110,7 @@ class Publisher:
         try:
             outcome = await settled
         except asyncio.CancelledError:
-            driver.call(driver.session.expire, ref)
+            driver.give_up(ref)
             raise
         if isinstance(outcome, Acked) and outcome.results[0].error is None:
             answer = outcome.results[0]
@@ -157,7 +157,7 @@ class Publisher:
         try:
             outcome = await settled
         except asyncio.CancelledError:
-            self._driver.call(self._driver.session.expire, ref)
+            self._driver.give_up(ref)
             raise
         return self._results(outcome, items, seconds, deadline)
 

@@ -8,7 +8,7 @@ their outcome is unknown. PUB-1 to PUB-5.
 from __future__ import annotations
 
 from collections import OrderedDict
-from itertools import takewhile
+from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Final, cast
 
 from hanzoai.pubsub.generated.wire import ErrorFrame, PublishFrame, PublishResult
@@ -24,6 +24,8 @@ from hanzoai.pubsub.session.publish_state import (
 from hanzoai.pubsub.session.turns import next_turn
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from hanzoai.pubsub.generated.wire import PublishedFrame
     from hanzoai.pubsub.session.context import Context
     from hanzoai.pubsub.session.peer import Peer
@@ -139,13 +141,13 @@ class Publishes:
             self._keys[key] = entry
         self.flush()
 
-    def expire(self, ref: int) -> None:
-        """Give up a publish: its deadline has passed."""
-        entry = self._flight.get(f"p{ref}") or self._queue.get(ref)
-        if entry is None:
-            return
+    def expire(self, refs: Iterable[int]) -> None:
+        """Give up publishes: their deadlines have passed. None takes the place of another."""
         late = Rejected("timeout", "It could not be sent in time.")
-        self._settle(entry, Unknown() if entry.sent else late)
+        for ref in refs:
+            entry = self._flight.get(f"p{ref}") or self._queue.get(ref)
+            if entry is not None:
+                self._settle(entry, Unknown() if entry.sent else late)
         self.flush()
 
     # ---------------------------------------------------------------- from the connection
@@ -241,7 +243,9 @@ class Publishes:
             entry = next(iter(self._queue.values()))
             credit: dict[Lane, int] = {}
             if rate and self._budget < self._queued[0] * 1000:
-                entry, credit = next_turn(self._queue.values(), self._credit)
+                # With the policy `block`, the queue has no bound, and a search takes its time.
+                nearest = islice(self._queue.values(), self._max_messages)
+                entry, credit = next_turn(nearest, self._credit)
             publish = entry.publish
             count = len(publish.messages)
             if rate and self._budget < min(count, burst) * 1000:

@@ -30,7 +30,7 @@ from hanzoai.pubsub.session.publishes import RATE_LIMITED, Publishes
 from hanzoai.pubsub.session.subscriptions import Subscriptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from hanzoai.pubsub.generated.lifecycle import Event as Name
     from hanzoai.pubsub.generated.lifecycle import State
@@ -128,9 +128,9 @@ class Session:
                 return  # fast path: usually there is nothing to do at the end of the step
         self.end_step()
 
-    def expire(self, ref: int) -> None:
-        """The timeout of a publish has passed. It is not sent afterwards."""
-        self.publishes.expire(ref)
+    def expire(self, refs: Iterable[int]) -> None:
+        """The timeouts of publishes have passed. None of them is sent afterwards."""
+        self.publishes.expire(refs)
         self.end_step()
 
     def update_presence(
