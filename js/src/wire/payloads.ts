@@ -99,7 +99,11 @@ function checkObject(value: object, path: string, depth: number): Culprit | unde
   // This also stops at a value that contains itself.
   if (depth >= DEPTH_MAX) {
     const shown = path.length <= KEY_SHOWN ? path : `${path.slice(0, KEY_SHOWN)}…`;
-    return culprit(shown, `is nested deeper than ${DEPTH_MAX} levels`, 'Flatten it.');
+    return culprit(
+      shown,
+      `is nested deeper than ${DEPTH_MAX} levels`,
+      'Flatten it, or remove the cycle.',
+    );
   }
   if (isList) {
     for (const [n, item] of value.entries()) {

@@ -155,7 +155,11 @@ def _check(value: object, depth: int) -> None:
 
 def _too_deep() -> _Culprit:
     # Also ends the walk through a value that contains itself.
-    return _Culprit(f"is nested deeper than {_DEPTH_MAX} levels", "Flatten it.", is_deep=True)
+    return _Culprit(
+        f"is nested deeper than {_DEPTH_MAX} levels",
+        "Flatten it, or remove the cycle.",
+        is_deep=True,
+    )
 
 
 def _check_key(key: object) -> None:
