@@ -31,8 +31,9 @@ from hanzoai.pubsub.session.ports import Rejected
 from hanzoai.pubsub.session.session import Session
 from hanzoai.pubsub.settings.options import ReceiveQueue, read_options
 from hanzoai.pubsub.testing import VirtualClock
-from hanzoai.pubsub.transports import TransportClosed, TransportFailed, ignore
+from hanzoai.pubsub.transports import TransportClosed, TransportFailed
 from hanzoai.pubsub.values import Gap, PresenceChange, StateChange
+from hanzoai.pubsub.wire.codec import Malformed, Unknown
 from tests.traces import effects, events
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.generated.wire import ClientFrame, PublishedFrame, ServerFrame
     from hanzoai.pubsub.session.ports import Ports
     from hanzoai.pubsub.settings.session import SessionOptions
-    from hanzoai.pubsub.transports import Incoming
+    from hanzoai.pubsub.transports import Incoming, Receiver
     from hanzoai.pubsub.values import TokenContext
     from tests.traces.effects import Effect
     from tests.traces.events import Event
@@ -186,24 +187,39 @@ class ScriptedTransport:
 
     def __init__(self, clock: VirtualClock) -> None:
         self.last_received = clock.now()
-        self.malformed: Callable[[str], None] = ignore
         self.sent: list[ClientFrame] = []
         self.closed: list[int] = []
         self.opening: Exception | None = None
-        self.incoming: asyncio.Queue[Sequence[Incoming] | Exception] = asyncio.Queue()
+        self.receiver: Receiver | None = None
+        self.paused = True
+        self.incoming: deque[Sequence[Incoming] | TransportClosed | ZeroDivisionError] = deque()
 
-    async def open(self) -> None:
+    async def open(self, receiver: Receiver) -> None:
         if self.opening is not None:
             raise self.opening
+        self.receiver = receiver
 
     def send(self, frame: ClientFrame) -> None:
         self.sent.append(frame)
 
-    async def receive(self) -> Sequence[Incoming]:
-        item = await self.incoming.get()
-        if isinstance(item, Exception):
-            raise item
-        return item
+    def put(self, *items: Sequence[Incoming] | TransportClosed | ZeroDivisionError) -> None:
+        self.incoming += items
+        while self.incoming and not self.paused:
+            assert self.receiver is not None
+            item = self.incoming.popleft()
+            if isinstance(item, TransportClosed):
+                self.receiver.ended(item)
+            elif isinstance(item, ZeroDivisionError):
+                raise item
+            else:
+                self.receiver.frames(item)
+
+    def pause(self) -> None:
+        self.paused = True
+
+    def resume(self) -> None:
+        self.paused = False
+        self.put()
 
     async def close(self, code: int = 1000) -> None:
         self.closed.append(code)
@@ -339,7 +355,7 @@ async def test_an_event_that_arrives_while_another_is_handled_waits(rig: Rig) ->
 async def test_a_transport_reports_its_opening_and_its_end_with_code_and_delay(rig: Rig) -> None:
     transport = await rig.dialed()
     assert rig.of(events.Opened) == [events.Opened(incremental=True)]
-    transport.incoming.put_nowait(TransportClosed(1013, "busy", 2.5))
+    transport.put(TransportClosed(1013, "busy", 2.5))
     await rig.clock.settle()
     assert rig.of(events.Dropped) == [events.Dropped(1013, "busy", 2_500)]
     assert transport.closed == [1000]
@@ -347,10 +363,16 @@ async def test_a_transport_reports_its_opening_and_its_end_with_code_and_delay(r
 
 async def test_an_unparseable_frame_is_reported_as_an_error(rig: Rig) -> None:
     transport = await rig.dialed()
-    transport.malformed("not UTF-8")
+    transport.put([Malformed("not UTF-8"), Unknown("later")])
     ((error, topic),) = rig.errors
     assert isinstance(error, ProtocolError)
     assert (error.message, topic) == ("A frame of the server was skipped: not UTF-8.", None)
+
+
+async def test_a_frame_reaches_the_session_within_the_call_that_brings_it(rig: Rig) -> None:
+    transport = await rig.dialed()
+    transport.put([PongFrame(), PongFrame()])
+    assert len(rig.of(events.Received)) == 2
 
 
 async def test_a_transport_that_does_not_open_is_reported(rig: Rig) -> None:
@@ -365,8 +387,15 @@ async def test_an_unexpected_exception_ends_the_connection_and_not_the_client(
     rig: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
     transport = await rig.dialed()
-    transport.incoming.put_nowait(ZeroDivisionError("a bug"))
+
+    def fail(event: Event) -> list[Effect]:
+        if isinstance(event, events.Received):
+            raise ZeroDivisionError("a bug")
+        return []
+
+    rig.session.on = fail
     with caplog.at_level(logging.ERROR, logger="hanzoai.pubsub"):
+        transport.put([PongFrame()])
         await rig.clock.settle()
     (dropped,) = rig.of(events.Dropped)
     assert isinstance(dropped, events.Dropped)
@@ -374,12 +403,24 @@ async def test_an_unexpected_exception_ends_the_connection_and_not_the_client(
     assert caplog.records
 
 
+async def test_an_unexpected_exception_after_a_pause_ends_the_connection_too(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    transport = await rig.dialed()
+    with caplog.at_level(logging.ERROR, logger="hanzoai.pubsub"):
+        transport.put([PongFrame()] * 64, ZeroDivisionError("a bug"))
+        assert transport.paused
+        await rig.clock.settle()
+    assert [type(event) for event in rig.of(events.Dropped)] == [events.Dropped]
+    assert caplog.records
+
+
 async def test_after_hanging_up_nothing_of_that_transport_is_reported(rig: Rig) -> None:
     transport = await rig.dialed()
     rig.session.answer(events.Received, effects.HangUp(1000))
-    transport.incoming.put_nowait([PongFrame(), PongFrame(), PongFrame()])
+    transport.put([PongFrame(), PongFrame(), PongFrame()])
     await rig.clock.settle()
-    transport.incoming.put_nowait(TransportClosed(1006, "late"))
+    transport.put(TransportClosed(1006, "late"))
     await rig.clock.settle()
     assert len(rig.of(events.Received)) == 1
     assert not rig.of(events.Dropped)
@@ -421,7 +462,7 @@ async def test_many_messages_of_one_read_are_handled_in_one_go_and_wake_the_read
     waiting = asyncio.create_task(wait())
     await rig.clock.settle()
     tasks = len(asyncio.all_tasks())
-    transport.incoming.put_nowait([message(seq) for seq in range(50)])
+    transport.put([message(seq) for seq in range(50)])
     await rig.clock.settle()
     assert (woken, inbox.stats().received) == (1, 50)
     assert len(asyncio.all_tasks()) == tasks
@@ -445,7 +486,7 @@ async def test_the_reader_yields_before_a_small_queue_overflows(rig: Rig, togeth
     reading = asyncio.create_task(read())
     run = [message(seq).message for seq in range(500)]
     apart: list[Incoming] = [MessageFrame(message=one) for one in run]
-    transport.incoming.put_nowait([run] if together else apart)
+    transport.put([run] if together else apart)
     await rig.clock.settle()
     assert taken == list(range(500))
     reading.cancel()
@@ -455,7 +496,7 @@ async def test_while_a_program_holds_up_the_reading_silence_is_not_counted(rig: 
     transport = await rig.dialed()
     inbox = rig.inbox(messages=2, policy="block")
     rig.session.on = deliver
-    transport.incoming.put_nowait([message(seq) for seq in range(10)])
+    transport.put([message(seq) for seq in range(10)])
     await rig.clock.settle()
     assert inbox.stats().queued == 2
     rig.session.on = None
@@ -469,7 +510,7 @@ async def test_while_a_program_holds_up_the_reading_silence_is_not_counted(rig: 
         while inbox.take() is not None:
             taken += 1
         await rig.clock.settle()
-    assert transport.incoming.empty()
+    assert not transport.incoming
 
 
 async def test_gaps_and_messages_of_one_event_keep_their_order(rig: Rig) -> None:
@@ -528,9 +569,7 @@ async def test_states_that_look_alike_are_one_change(rig: Rig) -> None:
 
 async def test_the_features_announced_by_the_server_are_known(rig: Rig) -> None:
     transport = await rig.dialed()
-    transport.incoming.put_nowait(
-        [AuthOkFrame(client_id="c1", version=1, features=["ref", "ack", "seq"])]
-    )
+    transport.put([AuthOkFrame(client_id="c1", version=1, features=["ref", "ack", "seq"])])
     await rig.clock.settle()
     assert rig.driver.peer is not None
     assert rig.driver.peer.client_id == "c1"
@@ -700,7 +739,7 @@ async def test_a_probe_of_http_uses_the_token_of_the_client_and_accepts_a_reject
     rig: Rig,
 ) -> None:
     auth = AuthFrame(token="t")
-    answers: list[tuple[ServerFrame | Exception, bool]] = [
+    answers: list[tuple[ServerFrame | TransportClosed, bool]] = [
         (AuthOkFrame(client_id="c"), True),
         (AuthErrorFrame(code="token_expired", message="old"), True),
         (AuthErrorFrame(code="unsupported", message="what?"), False),
@@ -708,7 +747,7 @@ async def test_a_probe_of_http_uses_the_token_of_the_client_and_accepts_a_reject
     ]
     for answer, ok in answers:
         transport = ScriptedTransport(rig.clock)
-        transport.incoming.put_nowait(answer if isinstance(answer, Exception) else [answer])
+        transport.put(answer if isinstance(answer, TransportClosed) else [answer])
         rig.prepared.append(transport)
         rig.session.answer(events.Offline, effects.ProbeHttp(auth))
         rig.driver.call(rig.session.offline)
@@ -723,7 +762,7 @@ async def test_a_websocket_that_has_worked_is_known_to_later_clients_of_the_proc
 ) -> None:
     transport = await rig.dialed()
     assert rig.of(events.Connect) == [events.Connect(opened=False)]
-    transport.incoming.put_nowait([AuthOkFrame(client_id="c")])
+    transport.put([AuthOkFrame(client_id="c")])
     await rig.clock.settle()
     later = Rig()
     later.opened |= rig.opened

@@ -41,7 +41,6 @@ WAITS = {
     "Inbox.empty",
     "Waiters.wait",
     "Waiters.notify",
-    "WebsocketsConnection.more",
     "WebsocketsConnection.get_buffer",
 }
 """Functions that run before or after a message."""

@@ -11,6 +11,8 @@ from hanzoai.pubsub.errors import InvalidOption
 from hanzoai.pubsub.generated.wire import PingFrame, PongFrame
 from hanzoai.pubsub.testing import VirtualClock
 from hanzoai.pubsub.transports import TransportClosed, TransportFailed, memory
+from hanzoai.pubsub.wire.codec import Malformed, Unknown
+from tests.python.received import open_transport, receive
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,39 +52,44 @@ class Peer:
 async def test_frames_go_through_the_codec_both_ways() -> None:
     peer = Peer()
     transport = memory.MemoryTransport(peer)
-    await transport.open()
+    await open_transport(transport)
     transport.send(PingFrame())
     assert peer.end.got == [b'{"type":"ping"}']
     transport.arrived(b'{"type":"pong"}')
     transport.arrived(b"not a frame")
     transport.arrived('{"type":"later"}')
     transport.arrived('{"type":"pong"}')
-    assert await transport.receive() == [PongFrame(), PongFrame()]
+    assert await receive(transport) == [
+        PongFrame(),
+        Malformed("not JSON: expected ident at line 1 column 2"),
+        Unknown("later"),
+        PongFrame(),
+    ]
 
 
 async def test_frames_before_the_end_are_received_unless_the_transport_broke() -> None:
     for lose, expected in ((False, 1), (True, 0)):
         transport = memory.MemoryTransport(Peer())
-        await transport.open()
+        await open_transport(transport)
         transport.arrived(b'{"type":"pong"}')
         transport.ended(1001, "bye", lose=lose)
         transport.arrived(b'{"type":"pong"}')
         if expected:
-            assert len(await transport.receive()) == expected
+            assert len(await receive(transport)) == expected
         for _ in range(2):
             with pytest.raises(TransportClosed, match="bye"):
-                await transport.receive()
+                await receive(transport)
 
 
 async def test_a_refusal_and_a_late_acceptance_both_fail() -> None:
     peer = Peer()
     peer.refuse = True
     with pytest.raises(TransportFailed, match="no"):
-        await memory.MemoryTransport(peer).open()
+        await open_transport(memory.MemoryTransport(peer))
     peer = Peer()
     peer.hold.clear()
     transport = memory.MemoryTransport(peer)
-    opening = asyncio.create_task(transport.open())
+    opening = asyncio.create_task(open_transport(transport))
     await peer.clock.settle()
     await transport.close()
     peer.hold.set()
@@ -94,7 +101,7 @@ async def test_a_refusal_and_a_late_acceptance_both_fail() -> None:
 async def test_closing_tells_the_server_once() -> None:
     peer = Peer()
     transport = memory.MemoryTransport(peer)
-    await transport.open()
+    await open_transport(transport)
     await transport.close(4000)
     await transport.close(1000)
     transport.send(PingFrame())
@@ -104,7 +111,7 @@ async def test_closing_tells_the_server_once() -> None:
 async def test_every_byte_counts_as_a_heartbeat() -> None:
     peer = Peer()
     transport = memory.MemoryTransport(peer)
-    await transport.open()
+    await open_transport(transport)
     await peer.clock.advance(5)
     transport.pinged()
     assert transport.last_received == 5

@@ -25,6 +25,7 @@ from hanzoai.pubsub.http.rest import Rest
 from hanzoai.pubsub.settings.options import RetryOptions, read_options
 from hanzoai.pubsub.transports import TransportClosed
 from hanzoai.pubsub.transports.sse import SseTransport
+from tests.python.received import open_transport, receive
 from tests.python.rest.rig import Tokens, one
 
 if TYPE_CHECKING:
@@ -98,6 +99,7 @@ async def test_an_unusable_proxy_is_a_failed_connection(monkeypatch: pytest.Monk
         assert "s3cr3t" not in "".join(traceback.format_exception(caught.value))
         await rest.close()
         transport = SseTransport(options_for(url), SystemClock())
+        await open_transport(transport)
         transport.send(AuthFrame(token="token", version=1))
         closed = await end_of(transport)
         assert reason in closed.reason
@@ -111,6 +113,7 @@ async def test_a_host_name_that_cannot_exist_is_a_failed_connection(host: str) -
         await rest.publish(one())
     await rest.close()
     transport = SseTransport(options_for(f"https://{host}"), SystemClock())
+    await open_transport(transport)
     transport.send(AuthFrame(token="token", version=1))
     assert "cannot be resolved" in (await end_of(transport)).reason
     await transport.close()
@@ -131,6 +134,7 @@ async def test_a_proxy_that_refuses_is_named(
             await rest.publish(one())
         await rest.close()
         transport = SseTransport(options, SystemClock())
+        await open_transport(transport)
         transport.send(AuthFrame(token="token", version=1))
         closed = await end_of(transport)
         await transport.close()
@@ -241,7 +245,7 @@ async def test_damaged_tls_is_a_lost_connection(
 async def end_of(transport: SseTransport) -> TransportClosed:
     while True:
         try:
-            await transport.receive()
+            await receive(transport)
         except TransportClosed as closed:
             return closed
 
@@ -259,8 +263,9 @@ async def test_damaged_tls_ends_an_event_stream_with_its_reason(
 
     async with listening(serve, tls) as url:
         transport = SseTransport(options_for(url, ssl_context=trusting), SystemClock())
+        await open_transport(transport)
         transport.send(AuthFrame(token="token", version=1))
-        await transport.receive()
+        await receive(transport)
         transport.send(SubscribeFrame(topics=["a.b"], ref="s1"))
         closed = await end_of(transport)
         assert "TLS" in closed.reason

@@ -20,7 +20,7 @@ def peer() -> Peer:
 async def client(peer: Peer) -> AsyncGenerator[Client]:
     async with asyncio.timeout(60):
         client = Client(peer)
-        await client.transport.open()
+        await client.open()
         yield client
         await client.transport.close()
         left = [t for t in asyncio.all_tasks() if t.get_name().startswith("hanzoai.pubsub")]

@@ -21,6 +21,8 @@ from hanzoai.pubsub.generated.wire import (
 from hanzoai.pubsub.settings.options import RetryOptions, read_options
 from hanzoai.pubsub.transports import TransportClosed
 from hanzoai.pubsub.transports.sse import SseTransport
+from hanzoai.pubsub.wire.codec import Malformed, Unknown
+from tests.python.received import open_transport, receive
 
 BASE = "http://127.0.0.1:8056"
 TOKEN = "s3cr3t-token-value"
@@ -163,20 +165,28 @@ class Client:
         self.peer = peer
         self.came: list[ServerFrame] = []
 
+    async def open(self) -> None:
+        await open_transport(self.transport)
+
     def send(self, *frames: ClientFrame) -> None:
         for frame in frames:
             self.transport.send(frame)
 
     async def next(self, count: int = 1) -> list[ServerFrame]:
         while len(self.came) < count:
-            self.came += await self.transport.receive()
+            await self._receive()
         first, self.came = self.came[:count], self.came[count:]
         return first
+
+    async def _receive(self) -> None:
+        for frame in await receive(self.transport):
+            if not isinstance(frame, Malformed | Unknown | list):
+                self.came.append(frame)
 
     async def closed(self) -> TransportClosed:
         while True:
             try:
-                self.came += await self.transport.receive()
+                await self._receive()
             except TransportClosed as closed:
                 return closed
 

@@ -45,6 +45,7 @@ BODY = (
 
 async def read_body(chunks: list[bytes]) -> tuple[list[ServerFrame], TransportClosed]:
     client = Client(Peer())
+    await client.open()
     await client.authenticate()
     stream = await client.subscribe(SubscribeFrame(topics=["a.b"], ref="s1"))
     stream.write(*chunks)
@@ -109,6 +110,7 @@ async def test_comments_count_as_received(client: Client, peer: Peer) -> None:
 
 async def test_an_event_over_the_limit_ends_the_transport(peer: Peer) -> None:
     client = Client(peer, max_frame=2_000)
+    await client.open()
     await client.authenticate()
     stream = await client.subscribe(SubscribeFrame(topics=["a.b"], ref="s1"))
     for number in range(20):
@@ -123,6 +125,7 @@ async def test_an_event_over_the_limit_ends_the_transport(peer: Peer) -> None:
 @pytest.mark.parametrize("size", [1, 700, 10_000])
 async def test_events_that_arrive_together_are_limited_one_by_one(peer: Peer, size: int) -> None:
     client = Client(peer, max_frame=1_024)
+    await client.open()
     await client.authenticate()
     stream = await client.subscribe(SubscribeFrame(topics=["a.b"], ref="s1"))
     data = b"".join(message(number, meta={"x": "y" * 700}) for number in range(10))
@@ -145,12 +148,14 @@ async def test_an_event_stream_without_a_reader_is_not_read_further(
 ) -> None:
     await client.authenticate()
     stream = await client.subscribe(SubscribeFrame(topics=["a.b"], ref="s1"))
+    client.transport.pause()
     for number in range(1_000):
         stream.write(message(number))
     await until(lambda: stream.taken >= 250)
     for _ in range(1_000):
         await asyncio.sleep(0)
     assert stream.taken < 300
+    client.transport.resume()
     assert numbers(await client.next(1_000)) == list(range(1_000))
 
 
@@ -199,6 +204,7 @@ async def test_a_compressed_stream_is_read(client: Client, peer: Peer) -> None:
 
 async def test_the_decompressed_size_of_an_event_is_limited(peer: Peer) -> None:
     client = Client(peer, max_frame=1 << 20)
+    await client.open()
     await client.authenticate()
     streams: list[Stream] = []
     peer.answer("/v1/subscribe", compressed_stream(streams, "gzip"))
@@ -264,7 +270,6 @@ async def test_a_head_without_an_end_is_given_up(name: str, pause: float) -> Non
                 StreamRequest("GET"),
                 "token",
                 received=lambda: None,
-                malformed=lambda _: None,
                 connect_timeout=options.open_timeout,
                 limit=options.max_frame,
             ):

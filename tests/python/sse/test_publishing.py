@@ -161,7 +161,7 @@ async def test_a_ping_is_not_sent(client: Client, peer: Peer) -> None:
 async def test_the_unanswered_part_of_a_large_run_can_be_sent_again(peer: Peer) -> None:
     async with asyncio.timeout(60):
         client = Client(peer, operation_timeout=5)
-        await client.transport.open()
+        await client.open()
         await client.authenticate()
         count = 30  # of 250 KB each: more than one request can carry
 

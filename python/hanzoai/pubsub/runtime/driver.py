@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 from hanzoai.pubsub.errors import AuthRefused, ClosedError, PubSubError, from_code
 from hanzoai.pubsub.generated.lifecycle import PUBLIC
 from hanzoai.pubsub.generated.wire import Limits
+from hanzoai.pubsub.runtime.connection import Connection
 from hanzoai.pubsub.runtime.deliveries import Deliveries
 from hanzoai.pubsub.runtime.failures import Failures, describe_failure, rejected
 from hanzoai.pubsub.runtime.ownership import Owner
-from hanzoai.pubsub.runtime.reader import Reader
 from hanzoai.pubsub.runtime.steps import Steps
 from hanzoai.pubsub.runtime.waiters import Waiters
 from hanzoai.pubsub.runtime.watch import Watch
@@ -111,7 +111,7 @@ class Driver:
         self.gap = deliveries.gap
         self.presence_changed = deliveries.presence_changed
         session = self.session = make_session(options.session(), self, environment.random)
-        reader = self._reader = Reader(
+        connection = self._connection = Connection(
             session,
             steps,
             deliveries,
@@ -121,9 +121,9 @@ class Driver:
             clock,
             lambda name: environment.dial(name, options),
         )
-        self.dial = reader.dial
-        self.send = reader.send
-        self.hang_up = reader.hang_up
+        self.dial = connection.dial
+        self.send = connection.send
+        self.hang_up = connection.hang_up
         self._watch = Watch(clock, lambda: self.call(session.woke))
 
     # ------------------------------------------------------------ operations
@@ -297,7 +297,7 @@ class Driver:
 
     def _probe(self, answer: Callable[..., None], auth: AuthFrame | None) -> None:
         async def run() -> None:
-            self.call(answer, ok=await self._reader.probe(auth, self.options.open_timeout))
+            self.call(answer, ok=await self._connection.probe(auth, self.options.open_timeout))
 
         task = self.spawn(run(), "probe")
         self._probes.add(task)
@@ -356,7 +356,7 @@ class Driver:
 
     def _fire(self, name: TimerName) -> None:
         self._timers.pop(name, None)
-        self.call(self.session.timer_fired, name, self._reader.idle)
+        self.call(self.session.timer_fired, name, self._connection.idle)
         if name != "pace" or not self.slowed or self._is_slowed:
             return
         self._is_slowed = True

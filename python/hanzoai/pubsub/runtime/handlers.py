@@ -1,4 +1,4 @@
-"""Calls user code: one call at a time, in order, never from the reading task."""
+"""Calls user code: one call at a time, in order, never while a frame is handled."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ class Inbox:
         """Gets the presence changes instead of this inbox, and ends with it."""
         self.policy: Literal["gap", "block", "error"] = bounds.policy
         self.full = False
-        """Set when the last entry reached a bound; the reader of the transport then yields."""
+        """Set when the last entry reached a bound; the connection then lets the program run."""
         self.near_limit = True
         """Whether the next burst might reach a bound; `put` sets it."""
         self._most = bounds.messages

@@ -1,4 +1,4 @@
-"""Gets tokens from the program, without blocking the reading task."""
+"""Gets tokens from the program, without delaying received frames."""
 
 from __future__ import annotations
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-    from hanzoai.pubsub.generated.wire import ClientFrame, Message, ServerFrame
+    from hanzoai.pubsub.generated.wire import ClientFrame, Message
+    from hanzoai.pubsub.wire.codec import Decoded
 
-Incoming: TypeAlias = "ServerFrame | list[Message]"
-"""A received frame, or the live messages of consecutive frames."""
+Incoming: TypeAlias = "Decoded | list[Message]"
+"""What is read from a frame, or the live messages of consecutive frames."""
 
 BURST: Final = 96
 """Maximum live messages in one item; see `Codec.burst`."""
@@ -53,6 +54,16 @@ class TransportClosed(TransportEnd):
     """An open transport has ended, by either side or by the network."""
 
 
+class Receiver(Protocol):
+    """Receives the events of a transport; may pause it meanwhile."""
+
+    def frames(self, frames: Sequence[Incoming], /) -> None:
+        """Receive frames: one or more, in the order of their arrival."""
+
+    def ended(self, end: TransportEnd, /) -> None:
+        """The transport has ended, and all earlier frames were passed on. It is the last call."""
+
+
 class Transport(Protocol):
     """One connection to a server."""
 
@@ -66,11 +77,12 @@ class Transport(Protocol):
     largest: int | None
     """Bytes on the wire of the largest received live message; None if not measured."""
 
-    malformed: Callable[[str], None]
-    """Called with the reason when the transport skips received data that is not a frame."""
+    async def open(self, receiver: Receiver) -> None:
+        """Connect. The transport is paused until the first `resume`.
 
-    async def open(self) -> None:
-        """Connect.
+        Args:
+            receiver: Called from the event loop, never within another call of the transport than
+                `resume`.
 
         Raises:
             TransportFailed: It could not be opened.
@@ -82,28 +94,22 @@ class Transport(Protocol):
         Never blocks and never raises; discards frames after the end of the transport.
         """
 
-    async def receive(self) -> Sequence[Incoming]:
-        """Wait for frames: one or more, in the order of their arrival. Cancelling it loses nothing.
+    def pause(self) -> None:
+        """Keep what arrives until `resume`; when that is much, stop reading from the network."""
 
-        Raises:
-            TransportClosed: It has ended, and all earlier frames have been returned.
-        """
-        ...
+    def resume(self) -> None:
+        """Pass on what has arrived, and from now on what arrives."""
 
     async def close(self, code: int = 1000) -> None:
-        """End it, within a second even if the server is frozen. Does nothing if it is closed."""
-
-
-def ignore(reason: str) -> None:
-    """Called while nothing is registered."""
+        """End it within a second, even if the server is frozen. From now on, it is silent."""
 
 
 __all__ = [
     "BURST",
     "Incoming",
+    "Receiver",
     "Transport",
     "TransportClosed",
     "TransportEnd",
     "TransportFailed",
-    "ignore",
 ]

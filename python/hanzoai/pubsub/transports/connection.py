@@ -1,7 +1,7 @@
 """Interface between a WebSocket transport and a library: a connection, and a function to dial one.
 
-`websockets_connection` and `picows_connection` implement it. A connection collects received
-messages in `arrived`, and writes all messages of `outgoing` in one call.
+`websockets_connection` and `picows_connection` implement it. A connection collects the messages of
+one read in `arrived`, and writes all messages of `outgoing` in one call.
 """
 
 from __future__ import annotations
@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from urllib.parse import SplitResult
 
     from hanzoai.pubsub.settings.options import ClientOptions
-
-QUEUED_BYTES: Final = 1 << 20
-"""Limit of received and unread data; above it, reading from the network stops."""
 
 CLOSE_TIMEOUT: Final = 1.0
 """Seconds that the closing handshake may take."""
@@ -37,6 +34,9 @@ class Owner(Protocol):
         """The time, by `Clock.now`."""
         ...
 
+    def pass_on(self, size: int = 0) -> None:
+        """Take `arrived`, after a read of so many bytes, or at the end of the connection."""
+
 
 class Connection(Protocol):
     """One open WebSocket."""
@@ -51,19 +51,11 @@ class Connection(Protocol):
     arrivals."""
     arrived: list[bytes]
     """Received and unread messages, in order."""
-    arrived_bytes: int
-    """Size of `arrived`."""
-    paused: bool
-    """Whether reading from the network has stopped; `resume` continues it."""
     ended: bool
     """Whether the connection has ended: no more messages arrive."""
 
-    def more(self) -> asyncio.Future[None]:
-        """Wait for messages, or for the end."""
-        ...
-
-    def resume(self) -> None:
-        """Read from the network again, if the unread data is below the limit."""
+    def hold(self, on: bool) -> None:
+        """Stop reading from the network, or read again."""
 
     def write_all(self) -> None:
         """Write `outgoing` immediately. Buffers what the network cannot accept yet."""

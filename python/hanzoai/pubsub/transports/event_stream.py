@@ -13,12 +13,12 @@ from hanzoai.pubsub.http.connection import LOST, authorization, body_of
 from hanzoai.pubsub.http.inflate import inflated
 from hanzoai.pubsub.http.library import EventSource, httpx
 from hanzoai.pubsub.http.status import wait_of
-from hanzoai.pubsub.wire.codec import Malformed, Unknown, decode_event
+from hanzoai.pubsub.wire.codec import decode_event
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable
 
-    from hanzoai.pubsub.generated.wire import ServerFrame
+    from hanzoai.pubsub.wire.codec import Decoded
 
 logger = logging.getLogger("hanzoai.pubsub")
 
@@ -69,13 +69,12 @@ class EventStream:
         client_id: Presence id of this stream, if the server sends it.
     """
 
-    def __init__(self, response: httpx.Response, malformed: Callable[[str], None]) -> None:
+    def __init__(self, response: httpx.Response) -> None:
         self._source = EventSource(response)
-        self._malformed = malformed
         self.retry: float | None = None
         self.client_id: str | None = response.headers.get("Client-Id")
 
-    async def frames(self) -> AsyncGenerator[ServerFrame]:
+    async def frames(self) -> AsyncGenerator[Decoded]:
         """Yield frames until the server ends the stream.
 
         Raises:
@@ -87,13 +86,7 @@ class EventStream:
                 self.retry = wait_of(event.retry)
             if not event.data:  # the library yields these; WHATWG ignores them
                 continue
-            frame = decode_event(event.event or "message", event.data)
-            if isinstance(frame, Malformed):
-                self._malformed(frame.reason)
-            elif isinstance(frame, Unknown):
-                logger.debug("an event of unknown kind %r was ignored", frame.type)
-            else:
-                yield frame
+            yield decode_event(event.event or "message", event.data)
 
 
 @asynccontextmanager
@@ -103,7 +96,6 @@ async def open_stream(
     token: str,
     *,
     received: Callable[[], None],
-    malformed: Callable[[str], None],
     connect_timeout: float,
     limit: int,
 ) -> AsyncGenerator[EventStream]:
@@ -114,7 +106,6 @@ async def open_stream(
         request: The request to send.
         token: With or without `Bearer `.
         received: Called for every chunk of bytes, comments included.
-        malformed: Called with the reason for every skipped event that is not a frame.
         connect_timeout: Seconds to connect and to receive the head of the answer.
         limit: Maximum bytes of an event.
 
@@ -154,7 +145,7 @@ async def open_stream(
         encoding = response.headers.pop("Content-Encoding", None)
         response.stream = _Watched(response.stream, encoding, received, limit)
         response.encoding = "utf-8"
-        yield EventStream(response, malformed)
+        yield EventStream(response)
     finally:
         if response is not None:
             await response.aclose()

@@ -6,22 +6,23 @@ Frames still go through the codec, so tests cover the bytes of the wire.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from typing import TYPE_CHECKING, Protocol
 from weakref import WeakValueDictionary
 
 from hanzoai.pubsub.errors import InvalidOption
-from hanzoai.pubsub.transports import MEMORY_SCHEME, TransportClosed, TransportFailed, ignore
-from hanzoai.pubsub.wire.codec import Malformed, Unknown, decode, encode
+from hanzoai.pubsub.transports import MEMORY_SCHEME, TransportClosed, TransportFailed
+from hanzoai.pubsub.wire.codec import decode, encode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     import httpx
 
     from hanzoai.pubsub.clock import Clock
-    from hanzoai.pubsub.generated.wire import ClientFrame, ServerFrame
+    from hanzoai.pubsub.generated.wire import ClientFrame
     from hanzoai.pubsub.session.ports import TransportName
+    from hanzoai.pubsub.transports import Receiver
+    from hanzoai.pubsub.wire.codec import Decoded
 
 
 class MemoryEnd(Protocol):
@@ -105,19 +106,20 @@ class MemoryTransport:
         self._peer = peer
         self._name: TransportName = name
         self._end: MemoryEnd | None = None
-        self._arrived: deque[str | bytes] = deque()
+        self._arrived: list[Decoded] = []
         self._over: TransportClosed | None = None
-        self._waiter: asyncio.Future[None] | None = None
+        self._receiver: Receiver
+        self._paused = True
         self._closed = False
         self.last_received: float = peer.clock.now()
-        self.malformed: Callable[[str], None] = ignore
 
-    async def open(self) -> None:
+    async def open(self, receiver: Receiver) -> None:
         """Connect.
 
         Raises:
             TransportFailed: The server rejects the connection.
         """
+        self._receiver = receiver
         end = await self._peer.accept(self, self._name)
         if self._closed:
             end.closed(None)
@@ -130,33 +132,26 @@ class MemoryTransport:
         if self._end is not None and not self._closed:
             self._end.receive(encode(frame))
 
-    async def receive(self) -> Sequence[ServerFrame]:
-        """Wait for frames.
+    def pause(self) -> None:
+        """Keep what arrives."""
+        self._paused = True
 
-        Raises:
-            TransportClosed: The server or a fault ended the connection, and all frames have been
-                returned.
-        """
-        while True:
-            frames: list[ServerFrame] = []
-            while self._arrived:
-                frame = decode(self._arrived.popleft())
-                if isinstance(frame, Malformed):
-                    self.malformed(frame.reason)
-                elif not isinstance(frame, Unknown):
-                    frames.append(frame)
-            if frames:
-                return frames
-            if self._over is not None:
-                raise self._over
-            self._waiter = asyncio.get_running_loop().create_future()
-            try:
-                await self._waiter
-            finally:
-                self._waiter = None
+    def resume(self) -> None:
+        """Pass on what has arrived, and from now on what arrives."""
+        self._paused = False
+        self._pass_on()
+
+    def _pass_on(self) -> None:
+        if self._arrived and not self._paused:
+            frames, self._arrived = self._arrived, []
+            self._receiver.frames(frames)
+        if self._over is not None and not self._paused:
+            self._paused = True
+            self._receiver.ended(self._over)
 
     async def close(self, code: int = 1000) -> None:
         """End it."""
+        self.pause()
         if not self._closed:
             self._closed = True
             if self._end is not None and self._over is None:
@@ -168,7 +163,7 @@ class MemoryTransport:
     def arrived(self, data: str | bytes) -> None:
         """The server has sent one frame."""
         if self._over is None:
-            self._arrived.append(data)
+            self._arrived.append(decode(data))
             self.last_received = self._peer.clock.now()
             self._wake()
 
@@ -191,5 +186,5 @@ class MemoryTransport:
             self._wake()
 
     def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        # The server answers within `send`, and so within a step of the client.
+        asyncio.get_running_loop().call_soon(self._pass_on)

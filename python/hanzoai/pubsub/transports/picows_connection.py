@@ -30,7 +30,6 @@ from hanzoai.pubsub.http.status import why_unreachable
 from hanzoai.pubsub.transports import TransportFailed
 from hanzoai.pubsub.transports.connection import (
     CLOSE_TIMEOUT,
-    QUEUED_BYTES,
     ending,
     no_answer,
     no_websocket,
@@ -108,8 +107,6 @@ async def dial(owner: Owner, options: ClientOptions) -> PicowsConnection:
         raise
     if not isinstance(connection, PicowsConnection):
         raise no_answer(parts)
-    # `read` does not count frames that arrived with the handshake.
-    connection.arrived_bytes = sum(map(len, connection.arrived))
     return connection
 
 
@@ -121,10 +118,8 @@ class PicowsConnection(WSListener):
         self.loop = asyncio.get_running_loop()
         self.outgoing: list[bytes] = []
         self.arrived: list[bytes] = []
-        self.arrived_bytes = 0
         self.sent = 0
         self.at_once = False
-        self.paused = False
         self.ended = False
         self._unwanted = False
         self._leaving = False
@@ -132,7 +127,6 @@ class PicowsConnection(WSListener):
         self._parts_bytes = 0
         self._on_frame = _frame_handler(self.arrived, self._other)
         self._pass_frames_to(self._on_frame)
-        self._reader: asyncio.Future[None] | None = None
         self._socket: WSTransport
         self._outlasting: asyncio.Task[None]
 
@@ -153,28 +147,22 @@ class PicowsConnection(WSListener):
     def on_ws_disconnected(self, transport: WSTransport) -> None:
         """The connection has ended."""
         self._end()
+        self._owner.pass_on()
 
-    def begin_read(self) -> int:
-        """Prepare for the frames of one read; return the number of unread messages."""
+    def begin_read(self) -> None:
+        """Prepare for the frames of one read."""
         if self._socket.is_close_frame_sent:
             # The library continues to read after a frame that violates the protocol.
             self._pass_frames_to(self._leave_out)
-        return len(self.arrived)
 
-    def end_read(self, waiting: int) -> None:
-        """All whole frames of one read have been handled; so many messages were unread before."""
+    def end_read(self, size: int) -> None:
+        """All whole frames of a read of so many bytes have been handled."""
         # The library returns whole frames only. The time of each read shows that the server is not
         # silent while a large frame arrives over a slow network.
         self._owner.last_received = self._owner.now()
         self.at_once = self.sent == 1
         self.sent = 0
-        if self.arrived:
-            self.arrived_bytes += sum(map(len, self.arrived[waiting:]))
-            if self._reader is not None and not self._reader.done():
-                self._reader.set_result(None)
-            if not self.paused and self.arrived_bytes > QUEUED_BYTES:
-                self.paused = True
-                self._socket.underlying_transport.pause_reading()
+        self._owner.pass_on(size)
 
     def _pass_frames_to(self, on_frame: _OnFrame) -> None:
         """Choose the function that handles frames, instead of the method of the library."""
@@ -227,16 +215,13 @@ class PicowsConnection(WSListener):
         if hasattr(self, "_socket"):
             self.abort()
 
-    def more(self) -> asyncio.Future[None]:
+    def hold(self, on: bool) -> None:
         """See `Connection`."""
-        self._reader = self.loop.create_future()
-        return self._reader
-
-    def resume(self) -> None:
-        """See `Connection`."""
-        if self.arrived_bytes <= QUEUED_BYTES and not self.ended:
-            self.paused = False
-            self._socket.underlying_transport.resume_reading()
+        network = self._socket.underlying_transport
+        if on:
+            network.pause_reading()
+        else:
+            network.resume_reading()
 
     def end(self) -> tuple[int | None, str]:
         """See `Connection`."""
@@ -255,8 +240,6 @@ class PicowsConnection(WSListener):
             return
         self.ended = True
         self._pass_frames_to(self._leave_out)
-        if self._reader is not None and not self._reader.done():
-            self._reader.set_result(None)
         if not self._socket.is_disconnected:
             # The closing handshake is done; do not wait for a peer that leaves TCP open.
             self.loop.call_later(CLOSE_TIMEOUT, self.abort)
@@ -280,9 +263,6 @@ class PicowsConnection(WSListener):
             self._leaving = True
             self._pass_frames_to(self._leave_out)
             socket.send_close(cast("WSCloseCode", code), b"")
-            if self.paused:
-                # The answer is behind messages that the program no longer reads.
-                socket.underlying_transport.resume_reading()
         await self.wait_closed()
 
     async def wait_closed(self) -> None:
@@ -333,9 +313,9 @@ class _Reads(asyncio.BufferedProtocol):
         return cast("memoryview", self._inner.get_buffer(sizehint))[:_MOST_READ]
 
     def buffer_updated(self, nbytes: int) -> None:
-        waiting = self._connection.begin_read()
+        self._connection.begin_read()
         self._inner.buffer_updated(nbytes)
-        self._connection.end_read(waiting)
+        self._connection.end_read(nbytes)
 
     def eof_received(self) -> bool | None:
         return self._inner.eof_received()

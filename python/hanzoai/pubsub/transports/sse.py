@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
@@ -46,7 +45,7 @@ from hanzoai.pubsub.http.problems import describe_answer, is_page, read_error
 from hanzoai.pubsub.http.rest import Rest
 from hanzoai.pubsub.http.status import close_code_for, why_unreachable
 from hanzoai.pubsub.settings.proxies import host_of, http_proxy
-from hanzoai.pubsub.transports import TransportClosed, ignore
+from hanzoai.pubsub.transports import TransportClosed
 from hanzoai.pubsub.transports.event_stream import (
     EventTooLarge,
     StreamRefused,
@@ -57,20 +56,22 @@ from hanzoai.pubsub.transports.stream_publisher import StreamPublisher
 from hanzoai.pubsub.transports.stream_subscriptions import StreamSubscriptions
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+    from collections.abc import AsyncGenerator, Coroutine
     from contextlib import AbstractAsyncContextManager
 
     import httpx
 
     from hanzoai.pubsub.clock import Clock
-    from hanzoai.pubsub.generated.wire import ClientFrame, ServerFrame, SessionInfo
+    from hanzoai.pubsub.generated.wire import ClientFrame, SessionInfo
     from hanzoai.pubsub.settings.options import ClientOptions
+    from hanzoai.pubsub.transports import Receiver
     from hanzoai.pubsub.transports.event_stream import EventStream
+    from hanzoai.pubsub.wire.codec import Decoded
 
 logger = logging.getLogger("hanzoai.pubsub")
 
 _QUEUED: Final = 256
-"""Frames that may wait for `receive`; above that, reading the stream pauses."""
+"""Frames that may wait for `resume`; above that, reading the stream pauses."""
 
 _REFUSALS: Final = frozenset({400, 401, 403, 422, 429})
 """Statuses with which a server with event streams rejects a stream without a topic."""
@@ -108,8 +109,9 @@ class SseTransport:
             clock.wall_ms, overlap_ms=round(options.overlap * 1000)
         )
         self._outgoing: list[ClientFrame] = []
-        self._arrived: deque[ServerFrame] = deque()
-        self._changed = asyncio.Event()
+        self._arrived: list[Decoded] = []
+        self._receiver: Receiver
+        self._paused = True
         self._room = asyncio.Event()
         self._ended: TransportClosed | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -120,12 +122,12 @@ class SseTransport:
         self._opening: asyncio.Task[None] | None = None
         self._reading: asyncio.Task[None] | None = None
         self.last_received: float = clock.now()
-        self.malformed: Callable[[str], None] = ignore
 
     # ------------------------------------------------------------ the transport
 
-    async def open(self) -> None:
-        """Do nothing: the first request is that of `auth`."""
+    async def open(self, receiver: Receiver) -> None:
+        """Keep the receiver: the first request is that of `auth`."""
+        self._receiver = receiver
 
     def send(self, frame: ClientFrame) -> None:
         """Queue a frame; handles the frames of one loop turn together. Ignored once closed."""
@@ -135,24 +137,27 @@ class SseTransport:
             asyncio.get_running_loop().call_soon(self._turn)
         self._outgoing.append(frame)
 
-    async def receive(self) -> Sequence[ServerFrame]:
-        """Wait for frames.
+    def pause(self) -> None:
+        """Keep what arrives."""
+        self._paused = True
 
-        Raises:
-            TransportClosed: The stream has ended, or a request failed.
-        """
-        while not self._arrived:
-            if self._ended is not None:
-                raise self._ended
-            self._changed.clear()
-            await self._changed.wait()
-        frames = list(self._arrived)
-        self._arrived.clear()
-        self._room.set()
-        return frames
+    def resume(self) -> None:
+        """Pass on what has arrived, and from now on what arrives."""
+        self._paused = False
+        self._pass_on()
+
+    def _pass_on(self) -> None:
+        if self._arrived and not self._paused:
+            frames, self._arrived = self._arrived, []
+            self._room.set()
+            self._receiver.frames(frames)
+        if self._ended is not None and not self._paused:
+            self._paused = True
+            self._receiver.ended(self._ended)
 
     async def close(self, code: int = 1000) -> None:
         """End the stream and every request, within two seconds."""
+        self.pause()
         self._end(TransportClosed(code, "Closed by this client."))
         tasks = [*self._tasks, *self._publisher.tasks]
         for task in tasks:
@@ -383,7 +388,6 @@ class SseTransport:
             request,
             self._token or "",
             received=self._received,
-            malformed=self.malformed,
             connect_timeout=self._options.open_timeout,
             limit=self._options.max_frame,
         )
@@ -401,10 +405,10 @@ class SseTransport:
 
     # ------------------------------------------------------------ help
 
-    def _put(self, frame: ServerFrame) -> None:
+    def _put(self, frame: Decoded) -> None:
         if self._ended is None:
             self._arrived.append(frame)
-            self._changed.set()
+            self._pass_on()
 
     def _received(self) -> None:
         self.last_received = self._clock.now()
@@ -412,7 +416,7 @@ class SseTransport:
     def _end(self, ended: TransportClosed) -> None:
         if self._ended is None:
             self._ended = ended
-            self._changed.set()
+            self._pass_on()
             for task in self._tasks:
                 if task is not asyncio.current_task():
                     task.cancel()

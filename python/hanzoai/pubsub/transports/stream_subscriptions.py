@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from hanzoai.pubsub.errors import PubSubError
     from hanzoai.pubsub.generated.wire import Message, ServerFrame, SubscribeFrame
+    from hanzoai.pubsub.wire.codec import Decoded
 
 _TOPICS_MAX: Final = 10_000
 """Topics with a stored position; other topics are replayed from the stream's beginning."""
@@ -154,7 +155,7 @@ class StreamSubscriptions:
 
     # ------------------------------------------------------------ the answers
 
-    def translate(self, frame: ServerFrame, generation: int) -> Iterable[ServerFrame]:
+    def translate(self, frame: Decoded, generation: int) -> Iterable[Decoded]:
         """Convert a frame of a stream to frames for the session.
 
         Args:

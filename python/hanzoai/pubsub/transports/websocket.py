@@ -12,18 +12,16 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from hanzoai.pubsub.generated.wire import MessageFrame, PublishedFrame
-from hanzoai.pubsub.transports import TransportClosed, ignore
+from hanzoai.pubsub.transports import TransportClosed
 from hanzoai.pubsub.transports.connection import CLOSE_TIMEOUT
 from hanzoai.pubsub.transports.speed import choose_codec, choose_dialer
-from hanzoai.pubsub.wire.codec import MESSAGE, Malformed, Unknown, decode
+from hanzoai.pubsub.wire.codec import MESSAGE, decode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from hanzoai.pubsub.clock import Clock
     from hanzoai.pubsub.generated.wire import ClientFrame, Message
     from hanzoai.pubsub.settings.options import ClientOptions
-    from hanzoai.pubsub.transports import Incoming
+    from hanzoai.pubsub.transports import Incoming, Receiver
     from hanzoai.pubsub.transports.connection import Connection
 
 logger = logging.getLogger("hanzoai.pubsub")
@@ -34,6 +32,9 @@ EARLY: Final = 16
 The server then answers them while the program sends more. With 32 publishes in flight, this raises
 throughput by half. With fewer frames per write, a server on Redis makes more calls of it.
 """
+
+_UNREAD: Final = 1 << 20
+"""Limit of received and unread bytes; above it, reading from the network stops."""
 
 
 class WebSocketTransport:
@@ -54,19 +55,23 @@ class WebSocketTransport:
         self._connection: Connection | None = None
         self._codec = choose_codec(options)
         self._closed = False
+        self._paused = True
+        self._unread = 0
+        self._held = False
+        self._receiver: Receiver
         self.now = clock.now
         self.last_received: float = clock.now()
         self.largest: int | None = 0
-        self.malformed: Callable[[str], None] = ignore
         self.max_frame: int = options.max_frame
 
-    async def open(self) -> None:
+    async def open(self, receiver: Receiver) -> None:
         """Dial and shake hands.
 
         Raises:
             TransportFailed: The host is not found, rejects the connection, does not support TLS or
                 WebSocket, or did not answer in `open_timeout`; `reason` has the cause.
         """
+        self._receiver = receiver
         connection = self._connection = await choose_dialer(self._options)(self, self._options)
         if self._closed:
             connection.abort()
@@ -96,28 +101,31 @@ class WebSocketTransport:
         elif len(outgoing) == 1:
             connection.loop.call_soon(connection.write_all)
 
-    async def receive(self) -> Sequence[Incoming]:
-        """Wait for frames: returns what the next received frames carry, in order.
+    def pause(self) -> None:
+        """Keep what arrives."""
+        self._paused = True
 
-        Raises:
-            TransportClosed: The socket is closed, and all received frames have been returned.
-        """
+    def resume(self) -> None:
+        """Pass on what has arrived, and from now on what arrives."""
+        self._paused = False
+        self.pass_on()
+
+    def pass_on(self, size: int = 0) -> None:
+        """See `Owner`."""
         connection = self._connection
         if connection is None:
-            raise TransportClosed(None, "The connection was never opened.")
-        codec = self._codec
+            return
+        if self._closed:
+            connection.arrived.clear()
+            return
+        self._unread += size
+        receiver, codec = self._receiver, self._codec
         read_messages, invalid, burst = codec.read_messages, codec.invalid, codec.burst
-        while True:
-            while not connection.arrived:
-                if connection.ended:
-                    raise TransportClosed(*connection.end())
-                await connection.more()
+        while connection.arrived and not self._paused:
             data = connection.arrived[:burst]
             del connection.arrived[:burst]
             sizes = [*map(len, data)]
-            connection.arrived_bytes -= sum(sizes)
-            if connection.paused:
-                connection.resume()
+            self._unread -= sum(sizes)
             frames: list[Incoming] = []
             at, largest = 0, self.largest or 0
             while at < len(data):
@@ -135,18 +143,22 @@ class WebSocketTransport:
                 frame = decode(data[at])
                 if type(frame) is PublishedFrame:  # nearly every other frame is one
                     frames.append(frame)
-                elif isinstance(frame, Malformed):
-                    self.malformed(frame.reason)
-                elif isinstance(frame, Unknown):
-                    logger.debug("a frame of unknown type %r was ignored", frame.type)
                 else:
                     if type(frame) is MessageFrame:
                         largest = max(largest, sizes[at])
                     frames.append(frame)
                 at += 1
             self.largest = largest
-            if frames:
-                return frames
+            receiver.frames(frames)
+        if not connection.arrived:
+            self._unread = 0
+            if connection.ended and not self._paused:
+                self._paused = True
+                receiver.ended(TransportClosed(*connection.end()))
+        held = self._unread > _UNREAD
+        if held != self._held and not connection.ended:
+            self._held = held
+            connection.hold(held)
 
     async def close(self, code: int = 1000) -> None:
         """Send a close frame, wait at most a second for the answer, then cut the connection."""
@@ -157,6 +169,8 @@ class WebSocketTransport:
         if connection is None:
             return
         connection.write_all()
+        # The answer is behind messages that the program no longer reads.
+        connection.hold(False)
         try:
             async with asyncio.timeout(CLOSE_TIMEOUT):
                 await connection.close(code)

@@ -2,8 +2,7 @@
 
 The library dials, performs the handshake, parses, and answers pings. A subclass of its connection
 replaces three steps. It reads messages of one frame without the library's parser (see `frames`). It
-passes all messages of one read on as one list, with one wake-up of the reader. It sends all
-messages of one loop turn in one write.
+passes all messages of one read on in one call. It sends all messages of one loop turn in one write.
 """
 
 from __future__ import annotations
@@ -34,7 +33,6 @@ from hanzoai.pubsub.settings.proxies import host_of, socket_proxy
 from hanzoai.pubsub.transports import TransportFailed
 from hanzoai.pubsub.transports.connection import (
     CLOSE_TIMEOUT,
-    QUEUED_BYTES,
     ending,
     no_answer,
     no_websocket,
@@ -148,15 +146,11 @@ class WebsocketsConnection(ClientConnection, asyncio.BufferedProtocol):
         self._buffer = memoryview(mmap.mmap(-1, _BUFFER))
         self.outgoing: list[bytes] = []
         self.arrived: list[bytes] = []
-        self.arrived_bytes = 0
         self.sent = 0
         self.at_once = False
-        self.paused = False
         self.ended = False
-        self._leaving = False
         self._parts: list[bytes] = []
         self._frames: WholeFrames | None = None
-        self._reader: asyncio.Future[None] | None = None
         self._failure: Exception | None = None
 
     async def handshake(self, *args: Any, **kwargs: Any) -> None:
@@ -181,7 +175,6 @@ class WebsocketsConnection(ClientConnection, asyncio.BufferedProtocol):
         owner.last_received = owner.now()
         self.at_once = self.sent == 1
         self.sent = 0
-        waiting = len(self.arrived)
         if self._frames is None:
             self._parse(data)
         else:
@@ -189,15 +182,7 @@ class WebsocketsConnection(ClientConnection, asyncio.BufferedProtocol):
             if rest is not None:
                 self._frames = None
                 self._parse(rest)
-        if self._leaving:
-            del self.arrived[waiting:]
-        self.arrived_bytes += sum(map(len, self.arrived[waiting:]))
-        if self.arrived:
-            if self._reader is not None and not self._reader.done():
-                self._reader.set_result(None)
-            if not self.paused and self.arrived_bytes > QUEUED_BYTES:
-                self.paused = True
-                self.transport.pause_reading()
+        owner.pass_on(nbytes)
 
     def data_received(self, data: bytes) -> None:
         """Bytes have arrived in a loop that has its own buffer, such as that of uvloop."""
@@ -244,16 +229,13 @@ class WebsocketsConnection(ClientConnection, asyncio.BufferedProtocol):
         self._failure = exc
         super().connection_lost(exc)
         self._end()
+        self._owner.pass_on()
 
-    def more(self) -> asyncio.Future[None]:
+    def hold(self, on: bool) -> None:
         """See `Connection`."""
-        self._reader = self.loop.create_future()
-        return self._reader
-
-    def resume(self) -> None:
-        """See `Connection`."""
-        if self.arrived_bytes <= QUEUED_BYTES and not self.ended:
-            self.paused = False
+        if on:
+            self.transport.pause_reading()
+        else:
             self.transport.resume_reading()
 
     def end(self) -> tuple[int | None, str]:
@@ -261,27 +243,14 @@ class WebsocketsConnection(ClientConnection, asyncio.BufferedProtocol):
         close = self.protocol.close_rcvd or self.protocol.close_sent
         return ending(None, "") if close is None else ending(close.code, close.reason)
 
-    async def close(self, code: int = 1000, reason: str = "") -> None:
-        """See `Connection`."""
-        self._leaving = True
-        if self.paused:
-            # The answer is behind messages that the program no longer reads.
-            self.transport.resume_reading()
-        await super().close(code, reason)
-
     def abort(self) -> None:
         """See `Connection`."""
         self.transport.abort()
-
-    def _wake(self) -> None:
-        if self._reader is not None and not self._reader.done():
-            self._reader.set_result(None)
 
     def _end(self) -> None:
         if self.ended:
             return
         self.ended = True
-        self._wake()
         if self.protocol.state is not CLOSED:
             # The closing handshake is done; do not wait for a peer that leaves TCP open.
             self.loop.call_later(CLOSE_TIMEOUT, self.transport.abort)

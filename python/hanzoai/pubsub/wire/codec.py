@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from functools import cache, partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Annotated, Any, Final, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, cast
 
 from pydantic import AfterValidator, ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import from_json
@@ -68,6 +68,9 @@ class Unknown:
     """
 
     type: str
+
+
+Decoded: TypeAlias = ServerFrame | Malformed | Unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +131,7 @@ def _frame_validator() -> Callable[[str | bytes], ServerFrame]:
     return adapter.validator.validate_json
 
 
-def decode(data: str | bytes) -> ServerFrame | Malformed | Unknown:
+def decode(data: str | bytes) -> Decoded:
     """Read one frame of a socket.
 
     Never raises. Integers may have any size, NaN and infinity are read as floats, an unpaired
@@ -145,7 +148,7 @@ def decode(data: str | bytes) -> ServerFrame | Malformed | Unknown:
         return _decode_leniently(data)
 
 
-def decode_event(event: str, data: str | bytes) -> ServerFrame | Malformed | Unknown:
+def decode_event(event: str, data: str | bytes) -> Decoded:
     """Read one server-sent event (HIP-56 SSE).
 
     Args:
@@ -193,7 +196,7 @@ def to_json(value: Model) -> bytes:
     return value.__pydantic_serializer__.to_json(value, exclude_none=True)
 
 
-def _decode_leniently(data: str | bytes) -> ServerFrame | Malformed | Unknown:
+def _decode_leniently(data: str | bytes) -> Decoded:
     value = _parse(data)
     if isinstance(value, Malformed):
         return value
@@ -201,7 +204,7 @@ def _decode_leniently(data: str | bytes) -> ServerFrame | Malformed | Unknown:
     return _finish(read_frame(value), kind if isinstance(kind, str) else "")
 
 
-def _finish(read: ServerFrame | str | None, kind: str) -> ServerFrame | Malformed | Unknown:
+def _finish(read: ServerFrame | str | None, kind: str) -> Decoded:
     if read is None:
         return Unknown(kind[:_SHOWN])
     if isinstance(read, str):
