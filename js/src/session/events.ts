@@ -48,8 +48,8 @@ export const TIMEOUTS: Readonly<Partial<Record<TimerName, SessionEvent>>> = {
 const UNEXPLAINED: readonly unknown[] = [undefined, 1000, 1002, 1005, 1006, 1011, 1015];
 
 /** Whether a middlebox may have ended the connection, and not the server. */
-export function unexplained({ kind, code, retry_after_ms }: SessionEvent): boolean {
-  return kind === 'dropped' && retry_after_ms === undefined && UNEXPLAINED.includes(code);
+export function unexplained({ code, retry_after_ms }: SessionEvent): boolean {
+  return retry_after_ms === undefined && UNEXPLAINED.includes(code);
 }
 
 /** What an error code or close code means for a connection. */

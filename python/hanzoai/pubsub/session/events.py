@@ -93,7 +93,7 @@ def action_of(code: str | int | None) -> CloseAction:
 
 def unexplained(event: SessionEvent) -> bool:
     """Whether a middlebox may have ended the connection, and not the server."""
-    return event.kind == "dropped" and event.retry_after_ms is None and event.code in _UNEXPLAINED
+    return event.retry_after_ms is None and event.code in _UNEXPLAINED
 
 
 def ends_connection(frame: ErrorFrame) -> bool:
