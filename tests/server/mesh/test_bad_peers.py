@@ -164,6 +164,14 @@ async def test_nodes_with_another_key_or_none_do_not_connect() -> None:
         await client.publish("demo.a", {"type": "n", "data": 1})
 
 
+@pytest.mark.parametrize("key", ["another key of a test", None])
+async def test_the_log_names_the_remedy_for_nodes_with_different_keys(
+    key: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with node(mesh_key=KEY) as one, node(one, mesh_key=key):
+        await until(lambda: "shared key; set the same mesh_key on both nodes" in caplog.text)
+
+
 async def test_a_proof_that_is_played_back_is_refused() -> None:
     async with node(mesh_key=KEY) as one, seed_peer(one.url) as peer:
         opcode, body = await peer.raw()

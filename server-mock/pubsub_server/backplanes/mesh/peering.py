@@ -26,6 +26,7 @@ DEAD_AFTER: Final = 3
 """Missed heartbeats after which a peer is dead (Z-28)."""
 GREETING: Final = 4
 """Number of acknowledgement windows for a hello, and then for the answer of a peer without one."""
+SAME_KEY: Final = "set the same mesh_key on both nodes, and restart them."
 _ACKS: Final = {
     codec.SUBSCRIBE: codec.SUBSCRIBE_ACK,
     codec.UNSUBSCRIBE: codec.UNSUBSCRIBE_ACK,
@@ -279,7 +280,7 @@ class Peering:
             return
         if not self.ready and self.hello is None and opcode in _PLAIN:
             if self._terms.key is not None:
-                raise MeshError("wrong_key", "The peer does not have the shared key.")
+                raise MeshError("wrong_key", f"The peer does not have the shared key; {SAME_KEY}")
             yield self._as_plain()
         if opcode == codec.PROOF:
             yield from self._prove(body)
@@ -319,14 +320,17 @@ class Peering:
         if self.hello is not None or self.ready:
             raise MeshError("bad_order", "A hello arrived after the greeting.")
         if hello.version != mine.version:
-            detail = f"The peer uses version {hello.version} of the mesh, this node {mine.version}."
-            raise MeshError("version", detail)
+            raise MeshError(
+                "version",
+                f"The peer uses version {hello.version} of the mesh, this node {mine.version};"
+                " install the same server on both nodes.",
+            )
         if hello.node == mine.node:
             if hello.start == mine.start:
                 raise MeshError("myself", "This is the address of this node.")
             raise MeshError("duplicate_id", "The peer has the id of this node.")
         if hello.keyed != mine.keyed:
-            raise MeshError("wrong_key", "Only one of the two nodes has a shared key.")
+            raise MeshError("wrong_key", f"Only one of the two nodes has a shared key; {SAME_KEY}")
         self.hello = hello
         if self._terms.key is None:
             self._proven = True
@@ -340,7 +344,7 @@ class Peering:
         if hello is None or self._proven or self._terms.key is None:
             raise MeshError("bad_order", "A proof arrived that this node did not request.")
         if not hmac.compare_digest(body, self._proof(hello, self._mine, dialer=not self._dialed)):
-            raise MeshError("wrong_key", "The peer has another shared key.")
+            raise MeshError("wrong_key", f"The peer has another shared key; {SAME_KEY}")
         self._proven = self._decoder.trusted = True
         yield Introduced(hello)
 
