@@ -191,7 +191,7 @@ async def test_a_member_within_its_grace_stays_one_when_its_node_takes_another_n
         def renewed() -> bool:
             return bool(lease.node != name and not lease._former)
 
-        lease.lose()
+        lease.lose("the test requests it")
         await until(renewed)
         assert await members(y) == ["alice"]
 

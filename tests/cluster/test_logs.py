@@ -45,6 +45,37 @@ async def test_a_node_that_is_stopped_in_order_is_no_warning_to_the_others(
         await until(lambda: lines(caplog, "node dead sent no heartbeat for 2"), [logging.WARNING])
 
 
+@pytest.mark.parametrize(
+    ("commands", "expected"),
+    [
+        (["FLUSHALL"], "Redis does not know this node, so it has probably lost data"),
+        (
+            ["ZADD {base}:nodes 1 {node}"],
+            "no heartbeat of this node has reached Redis for 2 s",
+        ),
+        (
+            ["ZADD {base}:d 1 {node}", "ZREM {base}:nodes {node}"],
+            "another node has removed this node, because no heartbeat of it arrived",
+        ),
+    ],
+)
+async def test_a_node_that_registers_again_logs_why(
+    commands: list[str], expected: str, store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with asyncio.timeout(BOUND), running_server(redis_url=store.url, **QUICK) as node:
+        backplane: Any = node.hub.core.backplane
+        lease = backplane._lease
+        await until(lambda: bool(lease.last_heartbeat))
+        former = lease.node
+        async with store.client() as redis, redis.pipeline(transaction=True) as calls:
+            for command in commands:
+                text = command.format(base="hanzo-pubsub:{0}", node=former)
+                calls.execute_command(*text.split(" "))
+            await calls.execute()
+        await until(lambda: lease.node != former)
+    assert lines(caplog, f"{expected}; registering this node again") == [logging.WARNING]
+
+
 async def test_a_lost_feed_reports_when_it_is_back(
     store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:

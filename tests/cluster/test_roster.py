@@ -139,7 +139,7 @@ async def test_a_node_that_starts_again_does_not_report_unchanged_members(
         await a.enter("cl_2", "before")
         a.held[1] = (TOPIC, "cl_2", shown("after"))
         former = a.name
-        a.backplane._lease.lose()
+        a.backplane._lease.lose("the test requests it")
         await until(lambda: a.name != former)
         await until(lambda: b.reported[2:], [("update", "cl_2")])
         await b.enter("cl_3", "of b")
@@ -153,7 +153,7 @@ async def test_what_is_remembered_of_the_calls_of_a_node_is_removed_with_it(stor
         former = a.name
         kept = {str(key, "ascii").split(":")[-2] for key in await redis.keys(f"*:[ny]:{former}")}
         assert kept == {"n", "y"}
-        a.backplane._lease.lose()
+        a.backplane._lease.lose("the test requests it")
         await until(lambda: redis.keys(f"*:[ny]:{former}"), [])
 
 

@@ -370,7 +370,7 @@ class CatchingUp:
             )
             self._doubted.clear()
             # Members and counts may also be missing.
-            self._lease.lose()
+            self._lease.lose("Redis may have lost members and counts of this node")
         for error in errors:
             if not isinstance(error, LINK_ERRORS):
                 raise error

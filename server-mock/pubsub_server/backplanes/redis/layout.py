@@ -86,6 +86,11 @@ class Layout:
         return f"{self.bases[0]}:nodes"
 
     @property
+    def revoked(self) -> str:
+        """The key of the ids of removed nodes, in the shard of `nodes`."""
+        return f"{self.bases[0]}:d"
+
+    @property
     def left(self) -> str:
         """The key of the nodes that were shut down, by the time of their shutdown."""
         return f"{self.bases[0]}:left"

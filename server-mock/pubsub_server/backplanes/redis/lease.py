@@ -35,6 +35,7 @@ REVOKED_MS: Final = 86_400_000
 """Milliseconds for which a revoked id is remembered, and the number of the last call of a node, so
 that late writes are rejected.
 """
+REMOVED: Final = "another node has removed this node, because no heartbeat of it arrived"
 
 
 class Tenant(Protocol):
@@ -79,6 +80,8 @@ class Lease:
         self._timeout = timeout
         self._loop = asyncio.get_running_loop()
         self._tenants: list[Tenant] = []
+        # Why the node needs a new lease; empty if it does not.
+        self._why = ""
         self._lost = asyncio.Event()
         self._closing = False
         self._since: float | None = None
@@ -103,8 +106,13 @@ class Lease:
         self._tenants.extend(tenants)
         self._tasks.keep(self._run)
 
-    def lose(self) -> None:
-        """A script rejected a write: the lease was revoked, or its data was lost."""
+    def lose(self, why: str) -> None:
+        """Take a new lease soon: this one was revoked, or some of its data was lost.
+
+        Args:
+            why: The reason, for the log.
+        """
+        self._why = self._why or why
         self._lost.set()
 
     async def close(self, grace: float) -> None:
@@ -153,9 +161,15 @@ class Lease:
 
     async def _renew_lease(self, first: str) -> list[str] | None:
         timeout = round(self._timeout * 1000)
-        answer = await self._link.heartbeat(self._layout.nodes, [self.node, timeout, first])
+        answer = await self._link.heartbeat(
+            (self._layout.nodes, self._layout.revoked), [self.node, timeout, first]
+        )
         outcome, now, *silent = (each.decode() for each in answer)
-        if outcome == "late":
+        if outcome != "ok":
+            self._why = {
+                "late": f"no heartbeat of this node has reached Redis for {self._timeout:g} s",
+                "lost": "Redis does not know this node, so it has probably lost data",
+            }.get(outcome, REMOVED)
             return None
         if first:
             self._since = self._loop.time()
@@ -185,7 +199,8 @@ class Lease:
         self.node = node = _name()
         self._since = None
         self._lost.clear()
-        logger.warning("the other nodes may have removed this node; registering again")
+        logger.warning("%s; registering this node again", self._why)
+        self._why = ""
         former = tuple(self._former)
         written = asyncio.gather(*(tenant.renew(former) for tenant in self._tenants))
         written.add_done_callback(lambda _: self._written(node, former))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from pubsub_server.backoff import Backoff
-from pubsub_server.backplanes.redis.lease import REVOKED_MS
+from pubsub_server.backplanes.redis.lease import REMOVED, REVOKED_MS
 from pubsub_server.backplanes.redis.servers import LINK_ERRORS
 from pubsub_server.shared.limits import BULK, ConnectionLimiter, RateLimiter, too_many
 from pubsub_server.tasks import Tasks
@@ -205,7 +205,7 @@ class SharedConnectionLimiter(ConnectionLimiter):
             if outcome == b"dead":
                 # Everything is written again when the node has a new lease.
                 if node == self._lease.node:
-                    self._lease.lose()
+                    self._lease.lose(REMOVED)
                 return totals
             for number, answer in zip(numbers, answers, strict=True):
                 totals[number] = int(answer)

@@ -194,10 +194,10 @@ class Link:
         """See `heads.lua`."""
         return await self._timed("heads", [base], arguments)
 
-    async def heartbeat(self, key: str, arguments: Sequence[Argument]) -> list[bytes]:
+    async def heartbeat(self, keys: Sequence[str], arguments: Sequence[Argument]) -> list[bytes]:
         """See `heartbeat.lua`. It waits for no other call."""
         script = self._scripts["heartbeat.lua"]
-        return await self._on(key, lambda server: script.call(server.heart, [key], arguments))
+        return await self._on(keys[0], lambda server: script.call(server.heart, keys, arguments))
 
     async def call(
         self,

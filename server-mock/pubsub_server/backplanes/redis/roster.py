@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 
 from pubsub_server.backoff import Backoff
 from pubsub_server.backplanes.redis.layout import read_changes, read_members
-from pubsub_server.backplanes.redis.lease import EMPTIED_MS, REVOKED_MS
+from pubsub_server.backplanes.redis.lease import EMPTIED_MS, REMOVED, REVOKED_MS
 from pubsub_server.backplanes.redis.servers import LINK_ERRORS
 from pubsub_server.backplanes.redis.writer import REFUSED_FOR
 from pubsub_server.errors import ServiceError
@@ -167,7 +167,7 @@ class RedisRoster:
     def _add(self, step: _Step) -> None:
         if len(self._steps) >= WAITING_CHANGES:
             self._drop()
-            self._lease.lose()
+            self._lease.lose("too many changes of presence wait for Redis")
         self._steps.append(step)
         self._run()
 
@@ -246,7 +246,7 @@ class RedisRoster:
         if outcome == b"dead" and node == self._lease.node:
             # The current members are written when the node has a new lease.
             self._drop()
-            self._lease.lose()
+            self._lease.lose(REMOVED)
         if outcome == b"ok":
             for step, answer in zip(call.steps, answers, strict=True):
                 self._answered(step, cast("bytes", answer))
