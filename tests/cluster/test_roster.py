@@ -312,6 +312,39 @@ async def test_a_late_join_of_a_client_that_has_left_does_not_take_it_from_anoth
         assert b.reported == changes
 
 
+def dated(since: int, text: str) -> bytes:
+    return json.dumps({"since": since, "text": text}, separators=(",", ":")).encode()
+
+
+async def test_a_late_join_does_not_take_a_client_from_its_newer_connection(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with behind_a_network(store, monkeypatch) as (way, a, b, _):
+        monkeypatch.setattr(wire, "ANSWER_WITHIN", BOUND)
+        await a.enter("cl_1", "opens a connection")
+        late = way.hold()
+        joining = a.roster.join(TOPIC, "cl_2", dated(1_000, "older"))
+        await until(lambda: not a.roster._steps)
+        await b.roster.join(TOPIC, "cl_2", dated(2_000, "newer"))
+        late.set()
+        await joining
+        assert (await b.members())["cl_2"] == (True, dated(2_000, "newer"))
+        assert a.own[-1] == ("overruled", "cl_2")
+        await b.enter("cl_3", "of b")
+        await until(lambda: b.reported[-1], ("join", "cl_3"))
+        assert b.reported == [("join", "cl_1"), ("join", "cl_2"), ("join", "cl_3")]
+
+
+async def test_of_two_connections_within_the_accuracy_of_the_clocks_the_last_join_counts(
+    store: Store,
+) -> None:
+    async with two(store) as (a, b):
+        await a.roster.join(TOPIC, "cl_1", dated(1_050, "first"))
+        await b.roster.join(TOPIC, "cl_1", dated(1_000, "last"))
+        assert await b.members() == {"cl_1": (True, dated(1_000, "first"))}
+        await until(lambda: a.reported, [("join", "cl_1"), ("move", "cl_1")])
+
+
 async def test_a_change_whose_answer_is_lost_is_reported_once(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

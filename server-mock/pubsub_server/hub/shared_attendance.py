@@ -167,7 +167,8 @@ class SharedAttendance(Attendance):
 
     def _shown(self, member: Member) -> bytes:
         connection = self._core.connections.get(member.client_id)
-        return shown_bytes(member, 0 if connection is None else connection.since)
+        since = 0 if connection is None else self._roster.store_time(connection.since)
+        return shown_bytes(member, since)
 
     async def _yield(self, topic: str, client_id: str) -> None:
         """End a connection whose client is now on another node."""
@@ -410,8 +411,8 @@ def shown_bytes(member: Member, since: int) -> bytes:
 
     Args:
         member: The member.
-        since: `Connection.since` of its connection, 0 if it has none. It is the first field, where
-            `members.lua` finds and compares it.
+        since: `Connection.since` of its connection, by the clock of the store; 0 if it has none. It
+            is the first field, where `members.lua` finds and compares it.
     """
     fields = {"since": since, "kind": member.kind, **member_json(member)}
     del fields["last_seen"]

@@ -100,6 +100,13 @@ class Roster(Protocol):
         """Report this from now on."""
         ...
 
+    def store_time(self, at: int) -> int:
+        """The time of the store, Unix ms, when the clock of this node showed this time.
+
+        The clocks of nodes differ, so connections at several nodes are compared by this time.
+        """
+        ...
+
     def join(self, topic: str, client_id: str, shown: bytes) -> Future[None]:
         """A client of this node becomes a member, or stays one that was on another node."""
         ...

@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from pubsub_server.backplanes.redis.errors import cause
 from pubsub_server.backplanes.redis.failure_log import FailureLog
+from pubsub_server.backplanes.redis.redis_clock import RedisClock
 from pubsub_server.backplanes.redis.servers import LINK_ERRORS
+from pubsub_server.shared.wall_clock import now_ms
 from pubsub_server.tasks import Tasks
 
 if TYPE_CHECKING:
@@ -68,6 +70,7 @@ class Lease:
         node: Id of the lease, and the name of the node.
         up: Whether the last heartbeat was written, or the first one has not failed.
         last_heartbeat: Redis time of the last written heartbeat, ms; 0 before the first.
+        clock: The time of Redis, as the heartbeats show it.
     """
 
     def __init__(
@@ -97,6 +100,7 @@ class Lease:
         self.node = _name()
         self.up = True
         self.last_heartbeat = 0
+        self.clock = RedisClock()
 
     def start(self, *tenants: Tenant) -> None:
         """Start, unless it has started."""
@@ -161,10 +165,12 @@ class Lease:
 
     async def _renew_lease(self, first: str) -> list[str] | None:
         timeout = round(self._timeout * 1000)
+        sent = now_ms()
         answer = await self._link.heartbeat(
             (self._layout.nodes, self._layout.revoked), [self.node, timeout, first]
         )
         outcome, now, *silent = (each.decode() for each in answer)
+        self.clock.read(int(now), sent, now_ms())
         if outcome != "ok":
             self._why = {
                 "late": f"no heartbeat of this node has reached Redis for {self._timeout:g} s",

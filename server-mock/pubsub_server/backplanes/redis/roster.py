@@ -117,6 +117,10 @@ class RedisRoster:
         """See `hub.roster.Roster`."""
         self._audience = audience
 
+    def store_time(self, at: int) -> int:
+        """See `hub.roster.Roster`."""
+        return self._lease.clock.redis_time(at)
+
     async def close(self) -> None:
         """Write pending changes, if Redis is available."""
         self._closed = True

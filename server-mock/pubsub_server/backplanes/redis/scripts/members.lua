@@ -7,7 +7,8 @@
 -- ARGV: the node, number of the call, ms for which this number is remembered, maximum members of a
 --   topic, ms for which an empty topic is remembered; then six for each operation: index into KEYS,
 --   kind, topic, client id, id of the change, and presence data. The kinds:
---     `j` join; an existing member keeps its data and moves to this node
+--     `j` join; an existing member keeps its data and moves to this node, unless another node has a newer
+--     connection of it
 --     `u` update the data
 --     `a` write again under a new lease; the id contains the former leases, each between commas
 --     `l` leave
@@ -28,6 +29,10 @@
 -- call was executed, but not its answers.
 local ANSWERS_MS = 60000
 
+-- Maximum difference between two nodes in their time of Redis. Of connections within this time, the last
+-- join counts.
+local CLOCKS_MS = 100
+
 local node, number, most, remember = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local answered = KEYS[1] .. ':y:' .. node
 for _, base in ipairs(KEYS) do
@@ -39,7 +44,7 @@ for _, base in ipairs(KEYS) do
   end
 end
 
--- When the connection of a member was authenticated.
+-- When the connection of a member was authenticated, by the clock of Redis.
 local function since(shown) return tonumber(string.match(shown, '^{"since":(%d+)')) or 0 end
 local function visible(shown) return (string.gsub(shown, '^{"since":%d+,', '{')) end
 
@@ -81,6 +86,9 @@ for at = 6, #ARGV, 6 do
     end
   elseif op == 'j' and left then
     answer = '-'
+  elseif op == 'j' and owner ~= node and since(rest) > since(body) + CLOCKS_MS then
+    -- This call took so long that the client has joined at the other node in the meantime.
+    answer = 'o'
   elseif op == 'j' then
     if owner ~= node or since(rest) ~= since(body) then
       rest = string.gsub(rest, '^{"since":%d+', '{"since":' .. whole(since(body)))
