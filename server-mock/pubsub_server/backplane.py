@@ -222,11 +222,15 @@ class Backplane(Protocol):
 
     @property
     def receiving(self) -> bool:
-        """Whether published messages reach this node."""
+        """Whether published messages reach this node, at least those of some topics."""
         ...
 
-    def watch(self, changed: Callable[[bool], None]) -> None:
-        """Call this with `receiving` each time it changes."""
+    def receives(self, pattern: str) -> bool:
+        """Whether messages of this topic, or any messages of this pattern, reach this node."""
+        ...
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        """Call this each time `receiving` or an answer of `receives` changes."""
         ...
 
     def join(self, pattern: str) -> None:

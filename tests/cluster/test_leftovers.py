@@ -153,7 +153,8 @@ async def test_a_join_that_waited_for_the_store_is_not_written_after_its_client_
 ) -> None:
     async with asyncio.timeout(BOUND), nodes(store, presence_grace=LONG) as (x, y):
         roster: Any = x.hub.core.roster
-        call, go_on = roster._call, asyncio.Event()
+        lane = roster._lanes[0]
+        call, go_on = lane._perform, asyncio.Event()
 
         async def wait(sent: Any) -> bool:
             await go_on.wait()
@@ -161,7 +162,7 @@ async def test_a_join_that_waited_for_the_store_is_not_written_after_its_client_
             return done
 
         roster.join("demo.other", "cl_other", b"{}")
-        monkeypatch.setattr(roster, "_call", wait)
+        monkeypatch.setattr(lane, "_perform", wait)
         async with peer(x, x.token("alice")) as old:
             await old.send({"type": "subscribe", "topics": [TOPIC]})
             await until(lambda: bool(x.hub.core.presence.members(TOPIC, lambda _: None)))
@@ -171,7 +172,7 @@ async def test_a_join_that_waited_for_the_store_is_not_written_after_its_client_
         async with peer(y, y.token("alice"), client_id) as new:
             await new.subscribe(TOPIC)
             go_on.set()
-            await until(lambda: roster._task, None)
+            await until(lambda: lane._task, None)
             await new.fence()
             await new.fence()
             assert await members(y) == ["alice"]

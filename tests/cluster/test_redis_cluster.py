@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 import pytest
 
 from hanzoai.pubsub import Published, PubSubClient
+from pubsub_server.backplanes.redis import limits, wire
 from tests.cluster.fleet import nodes, peer, present
 from tests.cluster.redis_cluster import PRIMARIES, redis_cluster
 from tests.cluster.test_backplane import Traffic, collect, differences, settled
 from tests.cluster.test_limits import published, refusal
 from tests.cluster.test_presence import change, snapshot, users
+from tests.cluster.waiting import until
 from tests.http_client import http_client
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Awaitable, Callable
     from pathlib import Path
 
     from pubsub_server.testing import RunningServer
@@ -33,8 +37,12 @@ async def cluster(tmp_path: Path) -> AsyncGenerator[Cluster]:
         yield cluster
 
 
+def shard(topic: str) -> int:
+    return crc32(topic.encode()) % SHARDS
+
+
 def base(topic: str) -> str:
-    return f"hanzo-pubsub:{{{crc32(topic.encode()) % SHARDS}}}"
+    return f"hanzo-pubsub:{{{shard(topic)}}}"
 
 
 async def topics(cluster: Cluster, per_primary: int = 1) -> dict[int, list[str]]:
@@ -120,10 +128,10 @@ async def test_a_node_starts_though_the_server_of_its_url_stalls_for_two_seconds
 async def test_presence_counts_and_budgets_are_of_all_nodes_on_a_cluster(
     cluster: Cluster,
 ) -> None:
-    limits = on(connections_per_user=2, publish_rate_service=0.01, publish_burst="1000s")
+    limited = on(connections_per_user=2, publish_rate_service=0.01, publish_burst="1000s")
     async with (
         asyncio.timeout(BOUND),
-        nodes(cluster, **limits) as (a, b),
+        nodes(cluster, **limited) as (a, b),
         peer(a, a.token("ann")) as ann,
         peer(b, b.token("bob")) as bob,
     ):
@@ -172,6 +180,144 @@ async def test_a_slot_that_moves_amid_traffic_loses_and_repeats_nothing(
         history = [m.data async for m in there.history(moved, limit=1_000)]
         assert history == traffic.acknowledged[moved][-len(history) :]
     assert (differences(received, traffic), differences(received, rest)) == ({}, {})
+
+
+@asynccontextmanager
+async def silent_primary(cluster: Cluster, number: int) -> AsyncGenerator[None]:
+    """Let a primary answer nothing, and keep its connections open."""
+    cluster.servers[number].stall()
+    try:
+        yield
+    finally:
+        cluster.servers[number].go_on()
+
+
+async def test_presence_of_other_topics_does_not_wait_for_a_shard_that_does_not_answer(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with (
+        asyncio.timeout(BOUND),
+        nodes(cluster, **on(node_timeout=60_000)) as (a, b),
+        peer(a, a.token("ann")) as ann,
+        peer(a, a.token("eve")) as eve,
+        peer(b, b.token("bob")) as bob,
+    ):
+        owners = await topics(cluster)
+        here, away = owners[1][0], owners[2][0]
+        await bob.subscribe(here)
+        assert users(await snapshot(bob)) == ["bob"]
+        await eve.subscribe(away)
+        async with silent_primary(cluster, 2):
+            # Each call waits for its answer.
+            monkeypatch.setattr(wire, "ANSWER_WITHIN", BOUND)
+            update: dict[str, Any] = {"type": "presence.update", "topic": away, "ref": "1"}
+            await eve.send({**update, "data": {"status": "away"}})
+            await eve.until("published")
+            for _ in range(3):
+                await ann.subscribe(here)
+                assert (await change(bob, "join"))["user_id"] == "ann"
+                await ann.send({"type": "unsubscribe", "topics": [here], "ref": "1"})
+                assert (await change(bob, "leave"))["user_id"] == "ann"
+        read = partial(present, b, away, b.token("x"))
+        await until(lambda: statuses(read), ["away"])
+
+
+async def statuses(read: Callable[[], Awaitable[list[dict[str, Any]]]]) -> list[object]:
+    return [member.get("status") for member in await read()]
+
+
+async def test_a_node_without_one_shard_is_ready_and_closes_only_connections_without_messages(
+    cluster: Cluster,
+) -> None:
+    async with (
+        asyncio.timeout(BOUND),
+        nodes(cluster, 1, **on(feed_timeout=2_000, drain_spread=0)) as (node,),
+        peer(node, node.token("ann")) as without,
+        peer(node, node.token("bob")) as mixed,
+        peer(node, node.token("eve")) as wild,
+    ):
+        owners = await topics(cluster)
+        here, away = owners[2][0], owners[1][0]
+        await without.subscribe(away)
+        await mixed.subscribe(here, away)
+        await wild.subscribe("demo.*")
+        feed: Any = node.hub.core.backplane._feed  # type: ignore[attr-defined]
+        async with silent_primary(cluster, 1), client(node) as here_client:
+            assert await without.closed() == 1001
+            assert node.server.ready
+            assert 0 < feed.silent_shards < SHARDS
+            await here_client.publish(here, {"data": 1})
+            for each in (mixed, wild):
+                assert (await each.until("message"))["message"]["topic"] == here
+        await until(lambda: bool(feed.up and not feed.silent_shards))
+
+
+async def opened(node: RunningServer, user: str) -> None:
+    async with peer(node, node.token(user)):
+        pass
+
+
+async def test_a_connection_does_not_wait_for_the_counter_of_a_shard_that_does_not_answer(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "PATIENCE", BOUND)
+    async with asyncio.timeout(BOUND), nodes(cluster, 1, **on()) as (node,):
+        by_owner: dict[int, list[str]] = {number: [] for number in range(PRIMARIES)}
+        for number in range(30):
+            owner = await cluster.owner(base(f"user user user{number}"))
+            by_owner[owner].append(f"user{number}")
+        async with silent_primary(cluster, 1):
+            waiting = asyncio.create_task(opened(node, by_owner[1][0]))
+            limiter: Any = node.hub.core.limiter
+            await until(lambda: limiter.count(f"user user {by_owner[1][0]}"), 1)
+            await opened(node, by_owner[2][0])
+            assert not waiting.done()
+            # Without an answer, only the counts of this node are known.
+            await waiting
+            await opened(node, by_owner[1][0])
+
+
+async def test_members_are_renewed_when_all_shards_have_answered(cluster: Cluster) -> None:
+    async with (
+        asyncio.timeout(BOUND),
+        nodes(cluster, 1, **on(node_heartbeat=60_000, node_timeout=120_000)) as (node,),
+        peer(node, node.token("ann")) as ann,
+    ):
+        owners = await topics(cluster)
+        here, away = owners[2][0], owners[1][0]
+        # In this order, the last member that is written is that of the other shard.
+        await ann.subscribe(away)
+        await ann.subscribe(here)
+        roster: Any = node.hub.core.roster
+        async with silent_primary(cluster, 1):
+            renewed = roster.renew(["former"])
+            await until(lambda: len(roster._lane(here)), 0)
+            await until(lambda: roster._lane(away).unanswered)
+            assert not renewed.done()
+        await renewed
+
+
+async def test_members_of_a_dead_node_leave_though_one_shard_does_not_answer(
+    cluster: Cluster,
+) -> None:
+    async with (
+        asyncio.timeout(BOUND),
+        nodes(cluster, 1, **on()) as (node,),
+        peer(node, node.token("bob")) as bob,
+    ):
+        # The shard is one of the last ones.
+        here = max((await topics(cluster, 10))[2], key=shard)
+        await bob.subscribe(here)
+        assert users(await snapshot(bob)) == ["bob"]
+        backplane: Any = node.hub.core.backplane
+        shown = b'{"since":1,"kind":"user","client_id":"cl_1","user_id":"ann","joined_at":1}'
+        joins = ["dead", 1, 60_000, 10, 60_000, 1, "j", here, "cl_1", "", shown]
+        await backplane._link.call("members.lua", [base(here)], joins)
+        assert (await change(bob, "join"))["user_id"] == "ann"
+        async with silent_primary(cluster, 1):
+            revoking = asyncio.create_task(backplane._lease._revoke(["dead"]))
+            assert (await change(bob, "leave"))["user_id"] == "ann"
+        await revoking
 
 
 async def test_a_request_during_a_slot_move_is_rejected_after_a_while(cluster: Cluster) -> None:

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from pubsub_server.backplanes.redis import roster, wire
+from pubsub_server.backplanes.redis import member_lanes, roster, wire
 from pubsub_server.backplanes.redis.link import Link
+from pubsub_server.backplanes.redis.redis_clock import RedisClock
 from pubsub_server.backplanes.redis.roster import RedisRoster
 from pubsub_server.errors import ServiceError
 from pubsub_server.tasks import Tasks
@@ -233,7 +234,7 @@ async def test_changes_that_wait_for_the_store_are_made_in_their_order(store: St
             a.roster.update(TOPIC, "cl_1", f"msg_{number}", shown(str(number)))
         joining = asyncio.create_task(a.enter("cl_2", "here"))
         a.roster.leave(TOPIC, "cl_3")
-        await until(lambda: len(a.roster._unanswered) > 0)
+        await until(lambda: a.roster._lanes[0].unanswered)
         await store.start()
         await joining
         assert a.own[1:] == [*[("update", "cl_1")] * 3, ("join", "cl_2")]
@@ -296,7 +297,7 @@ async def test_a_late_join_of_a_client_that_has_left_does_not_take_it_from_anoth
         late = way.hold()
         joining = a.roster.join(TOPIC, "cl_2", shown("moves"))
         # The call is on its way when the client is disconnected and joins at the other node.
-        await until(lambda: not a.roster._steps)
+        await until(lambda: a.roster.waiting, 0)
         a.gone.add("cl_2")
         await b.enter("cl_2", "moved")
         await joining
@@ -324,7 +325,7 @@ async def test_a_late_join_does_not_take_a_client_from_its_newer_connection(
         await a.enter("cl_1", "opens a connection")
         late = way.hold()
         joining = a.roster.join(TOPIC, "cl_2", dated(1_000, "older"))
-        await until(lambda: not a.roster._steps)
+        await until(lambda: a.roster.waiting, 0)
         await b.roster.join(TOPIC, "cl_2", dated(2_000, "newer"))
         late.set()
         await joining
@@ -372,16 +373,16 @@ async def test_a_change_whose_answer_is_lost_is_reported_once(
 async def test_clients_with_many_changes_wait_for_room_one_after_the_other(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(roster, "CROWDED", 10)
+    monkeypatch.setattr(member_lanes, "CROWDED", 10)
     async with two(store, node_timeout=120_000, node_heartbeat=60_000) as (a, _):
         most = 0
 
         async def change(client: int) -> None:
             nonlocal most
-            await a.roster.room()
+            await a.roster.room([TOPIC])
             for number in range(10):
                 a.roster.update(TOPIC, f"cl_{client}", f"msg_{number}", shown(str(number)))
-            most = max(most, len(a.roster._steps))
+            most = max(most, a.roster.waiting)
 
         await asyncio.gather(*map(change, range(20)))
         assert most < 20
@@ -390,20 +391,20 @@ async def test_clients_with_many_changes_wait_for_room_one_after_the_other(
 async def test_there_is_no_room_while_the_store_is_away_and_there_is_room_afterwards(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(roster, "CROWDED", 1)
+    monkeypatch.setattr(member_lanes, "CROWDED", 1)
     async with two(store, node_timeout=120_000, node_heartbeat=60_000) as (a, _):
         a.roster._patience = 0.1
         await store.end()
         # More than one call of the store takes.
-        for number in range(roster.CALL_CHANGES + 1):
+        for number in range(member_lanes.CALL_CHANGES + 1):
             a.roster.update(TOPIC, "cl_1", f"msg_{number}", shown(str(number)))
         for _ in range(2):
             with pytest.raises(ServiceError, match="still wait for the store"):
-                await a.roster.room()
+                await a.roster.room([TOPIC])
         a.roster._patience = BOUND
         await store.start()
-        await a.roster.room()
-        assert not a.roster._steps
+        await a.roster.room([TOPIC])
+        assert not a.roster.waiting
 
 
 async def test_a_search_that_has_failed_leaves_no_calls_behind(
@@ -442,10 +443,9 @@ class Indexes:
         self.free = False
         self.error: Exception | None = None
 
-    nodes = "nodes"
-
-    async def time(self, key: str) -> int:
-        return 1
+    clock = RedisClock()
+    cluster = False
+    bases = ("base",)
 
     def attended(self, shard: int) -> str:
         return "attended"

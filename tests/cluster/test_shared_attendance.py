@@ -260,12 +260,15 @@ async def test_many_changes_of_one_client_wait_for_room(
         room = asyncio.Event()
         waiting: list[str] = []
 
-        async def wait(for_what: str) -> None:
-            waiting.append(for_what)
-            await room.wait()
+        def waits(for_what: str) -> Callable[[object], Awaitable[None]]:
+            async def wait(topics: object) -> None:
+                waiting.append(for_what)
+                await room.wait()
+
+            return wait
 
         topics = [f"demo.{number}" for number in range(shared_attendance.FEW + 1)]
-        monkeypatch.setattr(reading.attendance._roster, "room", lambda: wait("joins"))
+        monkeypatch.setattr(reading.attendance._roster, "room", waits("joins"))
         await ann.send({"type": "subscribe", "topics": topics, "ref": "1"})
         await until(lambda: len(waiting) > 0)
         assert len(node.hub.core.presence) == 0
@@ -273,7 +276,7 @@ async def test_many_changes_of_one_client_wait_for_room(
         await ann.until("subscribed")
         assert len(node.hub.core.presence) == len(topics)
         room.clear()
-        monkeypatch.setattr(reading.attendance._roster, "room", lambda: wait("changes"))
+        monkeypatch.setattr(reading.attendance._roster, "room", waits("changes"))
         # This changes one member.
         data = {"status": "away"}
         await ann.send({"type": "presence.update", "topic": "demo.1", "data": data, "ref": "2"})
@@ -294,7 +297,7 @@ async def test_a_change_for_which_there_is_no_room_is_to_be_sent_again(
         await ann.send({"type": "subscribe", "topics": ["demo.1"], "ref": "1"})
         await ann.until("subscribed")
 
-        async def full() -> None:
+        async def full(topics: object) -> None:
             raise ServiceError("unavailable", "earlier changes still wait", retry_after_ms=500)
 
         monkeypatch.setattr(reading.attendance._roster, "room", full)

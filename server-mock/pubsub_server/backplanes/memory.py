@@ -139,7 +139,11 @@ class MemoryBackplane:
         """See `backplane.Backplane`."""
         return True
 
-    def watch(self, changed: Callable[[bool], None]) -> None:
+    def receives(self, pattern: str) -> bool:
+        """See `backplane.Backplane`."""
+        return True
+
+    def watch(self, changed: Callable[[], None]) -> None:
         """See `backplane.Backplane`."""
 
     def replay(

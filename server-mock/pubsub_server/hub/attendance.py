@@ -146,8 +146,8 @@ class Attendance:
         """Whether an update is so large that it must wait for `room`."""
         return False
 
-    async def room(self) -> None:
-        """Wait until other nodes can take many changes.
+    async def room(self, connection: Connection) -> None:
+        """Wait until other nodes can take many changes of this client.
 
         Raises:
             ServiceError: `unavailable`, if nodes share presence and the store is unavailable.

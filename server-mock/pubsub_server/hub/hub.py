@@ -41,7 +41,7 @@ from pubsub_server.shared.wheel import Wheel
 from pubsub_server.tasks import Tasks
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 
     from pubsub_server.backplane import Backplane, Entry, Page, Published, TopicReport
     from pubsub_server.instruments import Instrument
@@ -132,6 +132,7 @@ class Hub:
         self._loop = loop
         self._tasks = Tasks(loop, logger, "hub")
         self._open: set[Connection] = set()
+        self._received = True
         self._draining = False
         self.refusing = False
         clock_ = clock or loop.time
@@ -529,18 +530,26 @@ class Hub:
         """Whether published messages reach the clients of this node."""
         return self.core.backplane.receiving
 
-    def _receiving_changed(self, receiving: bool) -> None:
-        if receiving:
+    def _receiving_changed(self) -> None:
+        received, self._received = self._received, self.receiving
+        if self._received and not received:
             logger.warning("this node receives published messages again, and accepts clients")
-            return
-        logger.error("%s; it is not ready, and closes its connections", NOT_RECEIVING)
+        elif received and not self._received:
+            logger.error("%s; it is not ready, and closes its connections", NOT_RECEIVING)
         if not self._draining:
-            self._tasks.spawn(self._let_go())
+            unserved = [each for each in self._open if not self._serves(each)]
+            if unserved:
+                self._tasks.spawn(self._let_go(unserved))
 
-    async def _let_go(self) -> None:
+    def _serves(self, connection: Connection) -> bool:
+        """Whether messages of any of its subscriptions reach this node."""
+        patterns = connection.patterns
+        return self._received and (not patterns or any(map(self.core.backplane.receives, patterns)))
+
+    async def _let_go(self, unserved: Collection[Connection]) -> None:
         settings = self.core.settings
         await end_all(
-            self._open,
+            unserved,
             self.end,
             self._publishes.unanswered,
             seconds=settings.drain_timeout / 1000,

@@ -390,7 +390,7 @@ class Inbound:
         try:
             await core.turns.wait()
             if many:
-                await self._room()
+                await self._room(connection)
             if not connection.closed:
                 self._presence(connection, request)
         except ServiceError as error:
@@ -399,9 +399,9 @@ class Inbound:
             self._failed(connection, request.ref, error)
         self._resume(connection)
 
-    async def _room(self) -> None:
+    async def _room(self, connection: Connection) -> None:
         try:
-            await self._attendance.room()
+            await self._attendance.room(connection)
         except ServiceError as error:
             # After `unavailable`, clients forget the change; now, they send it again.
             raise ServiceError(

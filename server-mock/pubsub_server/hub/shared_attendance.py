@@ -28,13 +28,14 @@ from pubsub_server.hub.attendance import (
 from pubsub_server.interfaces import Member
 from pubsub_server.shared.encoder import Attends, Encoder
 from pubsub_server.shared.exact_copy import exact_copy
+from pubsub_server.shared.roster import Present
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 
     from pubsub_server.hub.core import Core
     from pubsub_server.shared.connection import Connection
-    from pubsub_server.shared.roster import Change, MemberChange, Present, Roster
+    from pubsub_server.shared.roster import Change, MemberChange, Roster
 
 HELD_MAX: Final = 10_000
 """Maximum changes that wait for one connection during its greeting."""
@@ -88,9 +89,13 @@ class SharedAttendance(Attendance):
         self._known: dict[str, None] = {}
         # Topics to be shown again, and whether to all connections or only to event streams.
         self._stale: dict[str, bool] = {}
+        # The same for topics that the store could not read; they delay no others.
+        self._unread: dict[str, bool] = {}
         # Topics that are being read, with the time of the newest change since the read began.
         self._reading: dict[str, int] = {}
+        self._reading_unread: set[str] = set()
         self._refreshing = False
+        self._retrying = False
         roster.attend(self)
 
     # ------------------------------------------------------------ what clients of this node do
@@ -252,9 +257,10 @@ class SharedAttendance(Attendance):
         client = self._core.presence.client(connection.client_id)
         return topic is None and client is not None and len(client.topics) > FEW
 
-    async def room(self) -> None:
+    async def room(self, connection: Connection) -> None:
         """See `attendance.Attendance`."""
-        await self._roster.room()
+        client = self._core.presence.client(connection.client_id)
+        await self._roster.room(() if client is None else client.topics)
 
     def expect(self, connection: Connection) -> None:
         """See `attendance.Attendance`."""
@@ -267,7 +273,7 @@ class SharedAttendance(Attendance):
         if connection.closed:
             return ()
         if len(joined) > FEW:
-            await self._roster.room()
+            await self._roster.room(joined)
         joins = [done for topic in joined if (done := self._enter(connection, topic)) is not None]
         names = [topic for topic in shown if not is_wildcard(topic)]
         try:
@@ -277,17 +283,20 @@ class SharedAttendance(Attendance):
             names = await self._names(connection, shown)
             present = await self._roster.read(names)
         except ServiceError:
-            # They are shown again when the store is available.
-            for topic in names:
-                self._refresh(topic, everyone=True)
-            local = [self._snapshot(connection.encoder, topic) for topic in names]
-            return chain(local, self._held(connection, {}, 0))
+            return chain(self._local(connection, names), self._held(connection, {}, 0))
         for topic, row in present.members.items():
             if row:
                 self._remember(topic)
+        local = self._local(connection, [name for name in names if name not in present.members])
         # The permissions may change before the frames are sent.
         frames = self._frames(connection, present)
-        return chain(frames, self._held(connection, present.members, present.at))
+        return chain(local, frames, self._held(connection, present.members, present.at))
+
+    def _local(self, connection: Connection, topics: Sequence[str]) -> list[bytes]:
+        """Snapshots with the members of this node. All are shown when the store is available."""
+        for topic in topics:
+            self._refresh(topic, everyone=True)
+        return [self._snapshot(connection.encoder, topic) for topic in topics]
 
     def _frames(self, connection: Connection, present: Present) -> Iterator[bytes]:
         for topic, row in present.members.items():
@@ -358,37 +367,63 @@ class SharedAttendance(Attendance):
     # ------------------------------------------------------------ shown again
 
     def _refresh(self, topic: str, *, everyone: bool) -> None:
+        if topic in self._unread or topic in self._reading_unread:
+            self._retry(topic, everyone=everyone)
+            return
         self._stale[topic] = everyone or self._stale.get(topic, False)
         if not self._refreshing:
             self._refreshing = True
             self._spawn(self._show_again())
 
+    def _retry(self, topic: str, *, everyone: bool) -> None:
+        self._unread[topic] = everyone or self._unread.get(topic, False)
+        if not self._retrying:
+            self._retrying = True
+            self._spawn(self._show_unread())
+
     async def _show_again(self) -> None:
         try:
             while self._stale:
-                topics = dict(islice(self._stale.items(), READ_TOPICS))
-                for topic in topics:
-                    del self._stale[topic]
-                self._reading = dict.fromkeys(topics, 0)
-                try:
-                    present = await self._roster.read(list(topics))
-                except ServiceError:
-                    for topic, everyone in topics.items():
-                        self._stale[topic] = everyone or self._stale.get(topic, False)
-                    await asyncio.sleep(AGAIN_AFTER)
-                    continue
-                self._show_some(topics, present)
+                await self._show_next(self._stale)
         finally:
-            self._reading = {}
             self._refreshing = False
 
-    def _show_some(self, topics: Mapping[str, bool], present: Present) -> None:
+    async def _show_unread(self) -> None:
+        try:
+            while self._unread:
+                await asyncio.sleep(AGAIN_AFTER)
+                self._reading_unread.update(islice(self._unread, READ_TOPICS))
+                await self._show_next(self._unread)
+                self._reading_unread.clear()
+        finally:
+            self._reading_unread.clear()
+            self._retrying = False
+
+    async def _show_next(self, waiting: dict[str, bool]) -> None:
+        topics = dict(islice(waiting.items(), READ_TOPICS))
+        for topic in topics:
+            del waiting[topic]
+        self._reading.update(dict.fromkeys(topics, 0))
+        try:
+            present = await self._roster.read(list(topics))
+        except ServiceError:
+            present = Present(0, {})
+        finally:
+            latest = {topic: self._reading.pop(topic) for topic in topics}
+        self._show_some(topics, latest, present)
+
+    def _show_some(
+        self, topics: Mapping[str, bool], latest: Mapping[str, int], present: Present
+    ) -> None:
         core = self._core
         core.delivery.close_run()
         for topic, everyone in topics.items():
-            if self._reading[topic] >= present.at:
-                # This change is outdated: a later one has been sent.
-                self._stale[topic] = everyone or self._stale.get(topic, False)
+            if topic not in present.members:
+                self._retry(topic, everyone=everyone)
+                continue
+            if latest[topic] >= present.at:
+                # This snapshot is outdated: a later change has been sent.
+                self._refresh(topic, everyone=everyone)
                 continue
             watchers = core.router.watchers(topic)
             if watchers and present.members[topic]:

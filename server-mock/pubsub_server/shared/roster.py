@@ -119,8 +119,8 @@ class Roster(Protocol):
         """A client of this node is a member no more, unless another node has it by now."""
         ...
 
-    async def room(self) -> None:
-        """Wait until few changes wait for the store; one caller at a time continues.
+    async def room(self, topics: Iterable[str]) -> None:
+        """Wait until few changes of these topics wait for the store; callers take turns.
 
         Call it before many changes, so that one client cannot make all others wait.
 
@@ -138,10 +138,10 @@ class Roster(Protocol):
         ...
 
     async def read(self, topics: Sequence[str]) -> Present:
-        """Who is on these topics.
+        """Who is on these topics. Those that the store cannot read now are missing.
 
         Raises:
-            ServiceError: `unavailable`.
+            ServiceError: `unavailable`: it can read none of them.
         """
         ...
 

@@ -80,7 +80,11 @@ class MeshBackplane:
         """See `backplane.Backplane`; a node without peers serves its own clients."""
         return True
 
-    def watch(self, changed: Callable[[bool], None]) -> None:
+    def receives(self, pattern: str) -> bool:
+        """See `backplane.Backplane`."""
+        return True
+
+    def watch(self, changed: Callable[[], None]) -> None:
         """See `backplane.Backplane`."""
 
     def join(self, pattern: str) -> None:

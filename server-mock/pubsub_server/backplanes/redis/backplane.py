@@ -194,7 +194,11 @@ class RedisBackplane:
         """See `backplane.Backplane`."""
         return self._feed.receiving
 
-    def watch(self, changed: Callable[[bool], None]) -> None:
+    def receives(self, pattern: str) -> bool:
+        """See `backplane.Backplane`."""
+        return self._feed.receives(pattern)
+
+    def watch(self, changed: Callable[[], None]) -> None:
         """See `backplane.Backplane`."""
         self._feed.watch(changed)
 
@@ -397,8 +401,14 @@ class RedisBackplane:
             ),
             Reading(
                 "feed_up",
-                "1 if this node receives messages from Redis, otherwise 0.",
-                lambda: feed.up and feed.receiving,
+                "1 if this node receives the messages of all shards of Redis, otherwise 0.",
+                lambda: feed.up and not feed.silent_shards,
+            ),
+            Reading(
+                "feed_silent_shards",
+                "Shards of Redis from which this node has received none of its test messages for"
+                " `feed_timeout`.",
+                lambda: feed.silent_shards,
             ),
             Reading(
                 "feed_silences",

@@ -18,6 +18,7 @@ from redis.exceptions import ResponseError
 from hanzoai.pubsub.topics import is_wildcard
 from pubsub_server.backoff import Backoff
 from pubsub_server.backplanes.redis.errors import RefusedError, cause, refusal
+from pubsub_server.backplanes.redis.failure_log import FailureLog
 from pubsub_server.backplanes.redis.servers import LINK_ERRORS, RedisError, broken
 from pubsub_server.tasks import Tasks
 
@@ -483,8 +484,10 @@ class Feeds:
         begun: Callable[[Sequence[int]], None] = lambda shards: None,
     ) -> None:
         self._layout = layout
-        self._watcher: Callable[[bool], None] = lambda receiving: None
-        self._reported = True
+        self._failures = FailureLog(logger)
+        # Whether the log says that some shards are silent.
+        self._silence_told = False
+        self._watcher: Callable[[], None] = lambda: None
         shards = range(len(layout.bases))
         lanes = [(shard,) for shard in shards] if link.cluster else [tuple(shards)]
         self._lanes = [
@@ -509,8 +512,8 @@ class Feeds:
         """Stop listening."""
         await asyncio.gather(*(feed.close() for feed in self._lanes))
 
-    def watch(self, changed: Callable[[bool], None]) -> None:
-        """Call this with `receiving` each time it changes."""
+    def watch(self, changed: Callable[[], None]) -> None:
+        """Call this each time a connection becomes silent, or receives probes again."""
         self._watcher = changed
 
     @property
@@ -520,8 +523,22 @@ class Feeds:
 
     @property
     def receiving(self) -> bool:
-        """Whether every connection has received a probe of its node within the timeout."""
-        return all(feed.receiving for feed in self._lanes)
+        """Whether a connection has received a probe of its node within the timeout.
+
+        A node whose connections are all silent is cut off. A single one is probably silent because
+        its server has failed, for all nodes alike.
+        """
+        return any(feed.receiving for feed in self._lanes)
+
+    def receives(self, pattern: str) -> bool:
+        """Whether messages of this topic, or any messages of this pattern, arrive."""
+        return self.receiving if is_wildcard(pattern) else self._of(pattern).receiving
+
+    @property
+    def silent_shards(self) -> int:
+        """Number of shards whose connection has received no probe within the timeout."""
+        shards = len(self._layout.bases) // len(self._lanes)
+        return shards * sum(not feed.receiving for feed in self._lanes)
 
     @property
     def silences(self) -> int:
@@ -563,10 +580,19 @@ class Feeds:
         return waiting
 
     def _report_change(self) -> None:
-        receiving = self.receiving
-        if receiving != self._reported:
-            self._reported = receiving
-            self._watcher(receiving)
+        silent = self.silent_shards
+        if silent and self.receiving:
+            # The loss of a server shows in one connection after the other.
+            self._silence_told = True
+            self._failures.warn(
+                "this node receives nothing from some shards of Redis; check the servers of the"
+                " cluster (metric hanzo_pubsub_feed_silent_shards)"
+            )
+        elif not silent and self._silence_told:
+            self._silence_told = False
+            self._failures.succeeded()
+            logger.warning("this node receives messages from all shards of Redis again")
+        self._watcher()
 
     def _of(self, topic: str) -> Feed:
         return self._lanes[self._layout.shard(topic) % len(self._lanes)]

@@ -19,7 +19,7 @@ from pubsub_server.backplanes.redis.failure_log import FailureLog
 from pubsub_server.backplanes.redis.redis_clock import RedisClock
 from pubsub_server.backplanes.redis.servers import LINK_ERRORS
 from pubsub_server.shared.wall_clock import now_ms
-from pubsub_server.tasks import Tasks
+from pubsub_server.tasks import Tasks, run_all
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -90,6 +90,7 @@ class Lease:
         self._since: float | None = None
         self._tasks = Tasks(self._loop, logger, "heartbeat")
         self._failures = FailureLog(logger)
+        self._left_failures = FailureLog(logger)
         self._started = False
         self._revoking: asyncio.Task[None] | None = None
         # Ids of former leases, and those of them that are no longer used for writes.
@@ -213,7 +214,7 @@ class Lease:
         await self._renew_lease("new")
 
     def _written(self, node: str, former: Sequence[str]) -> None:
-        if node == self.node:
+        if node == self.node and not self._lost.is_set():
             self._released = list(former)
 
     async def _revoke(self, names: list[str]) -> None:
@@ -226,7 +227,9 @@ class Lease:
             for name in await self._without_heartbeat():
                 await self._revoke_one(name)
         except LINK_ERRORS as error:
-            logger.warning("cannot remove a node: %s", cause(error))
+            self._left_failures.warn(f"cannot remove what nodes have left in Redis: {cause(error)}")
+        else:
+            self._left_failures.succeeded()
 
     async def _without_heartbeat(self) -> list[str]:
         """Ids that have had data for longer than the timeout, and never had a heartbeat.
@@ -243,17 +246,16 @@ class Lease:
 
     async def _revoke_one(self, name: str) -> None:
         gone = 0
-        for base in self._layout.bases:
-            left = 1
-            while left:
-                left, *members = await self._link.call(
-                    "revoke.lua", [base], [name, AT_ONCE, EMPTIED_MS, REVOKED_MS]
-                )
-                for at in range(0, len(members), 3):
-                    topic, client_id, shown = members[at : at + 3]
-                    gone += 1
-                    for tenant in self._tenants:
-                        tenant.recorded("leave", topic.decode(), client_id.decode(), "", shown)
+        if self._link.cluster:
+            # A server that does not answer must not delay the others.
+            calls = await run_all(self._try_to_revoke(name, base) for base in self._layout.bases)
+            for each in calls:
+                if isinstance(each, Exception):
+                    raise each
+                gone += each
+        else:
+            for base in self._layout.bases:
+                gone += await self._revoke_in(name, base)
         known = await self._link.remove_name(self._layout.nodes, name)
         if not known and not (gone and name in self._unknown):
             # Another node has already revoked and logged it.
@@ -268,6 +270,26 @@ class Lease:
                 "node %s sent no heartbeat for %g s; removed it with %d members",
                 *(name, seconds, gone),
             )
+
+    async def _try_to_revoke(self, name: str, base: str) -> int | Exception:
+        try:
+            return await self._revoke_in(name, base)
+        except LINK_ERRORS as error:
+            return error
+
+    async def _revoke_in(self, name: str, base: str) -> int:
+        """Revoke the lease of a node in one shard; the number of members that left."""
+        gone, left = 0, 1
+        while left:
+            left, *members = await self._link.call(
+                "revoke.lua", [base], [name, AT_ONCE, EMPTIED_MS, REVOKED_MS]
+            )
+            for at in range(0, len(members), 3):
+                topic, client_id, shown = members[at : at + 3]
+                gone += 1
+                for tenant in self._tenants:
+                    tenant.recorded("leave", topic.decode(), client_id.decode(), "", shown)
+        return gone
 
 
 def _name() -> str:

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
-from dataclasses import dataclass
-from itertools import compress, count, islice
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
+from itertools import count, islice
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
-from pubsub_server.backoff import Backoff
 from pubsub_server.backplanes.redis.layout import read_changes, read_members
 from pubsub_server.backplanes.redis.lease import EMPTIED_MS, REMOVED, REVOKED_MS
+from pubsub_server.backplanes.redis.member_lanes import Call, Lane, Step
 from pubsub_server.backplanes.redis.servers import LINK_ERRORS
 from pubsub_server.backplanes.redis.writer import REFUSED_FOR
 from pubsub_server.errors import ServiceError
 from pubsub_server.shared.client_ids import ClientIds
 from pubsub_server.shared.roster import Present
+from pubsub_server.shared.wall_clock import now_ms
 from pubsub_server.tasks import Tasks, run_all
 
 if TYPE_CHECKING:
@@ -30,36 +29,15 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-CALL_CHANGES: Final = 500
 WAITING_CHANGES: Final = 100_000
 """Maximum changes that wait for Redis; with more, the node writes all its members again instead."""
-CROWDED: Final = 5_000
-"""Waiting changes above which a client must wait before it makes many more."""
 READ_TOPICS: Final = 100
 MARGIN_MS: Final = 10_000
 """Maximum milliseconds for which a dead connection may be undetected."""
 
+UNKNOWN: Final = "the store cannot be reached, so the members are unknown"
+
 _T = TypeVar("_T")
-
-
-@dataclass(slots=True)
-class _Step:
-    """One operation of `members.lua`."""
-
-    op: Literal["j", "u", "a", "l"]
-    topic: str
-    client_id: str
-    id: str
-    shown: bytes
-    done: asyncio.Future[None] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Call:
-    """One call of `members.lua`; a repetition has the same number and steps."""
-
-    number: int
-    steps: Sequence[_Step]
 
 
 class RedisRoster:
@@ -98,20 +76,16 @@ class RedisRoster:
         self._patience = patience
         self._loop = asyncio.get_running_loop()
         self._audience: Audience | None = None
-        self._steps: deque[_Step] = deque()
-        self._numbers = count(1)
-        # Calls that Redis may have executed: they are repeated before later changes.
-        self._unanswered: list[_Call] = []
         self._tasks = Tasks(self._loop, logger, "roster")
-        self._task: asyncio.Task[None] | None = None
-        self._entering = asyncio.Lock()
-        # Set when some of the waiting changes have been written.
-        self._written = asyncio.Event()
+        numbers = count(1)
+        self._lanes = [
+            Lane(self._call, lease, numbers, self._tasks)
+            for _ in range(len(layout.bases) if link.cluster else 1)
+        ]
         self._renewed = False
         self._listening: set[int] = set()
         # Shards of which changes may be missing, and the Redis time since then, ms.
         self._unsure: dict[int, int] = {}
-        self._closed = False
 
     def attend(self, audience: Audience) -> None:
         """See `hub.roster.Roster`."""
@@ -123,118 +97,83 @@ class RedisRoster:
 
     async def close(self) -> None:
         """Write pending changes, if Redis is available."""
-        self._closed = True
-        if self._task is not None:
-            await self._task
+        await asyncio.gather(*(lane.close() for lane in self._lanes))
 
     # ------------------------------------------------------------ changes of this node
 
     def join(self, topic: str, client_id: str, shown: bytes) -> asyncio.Future[None]:
         """See `hub.roster.Roster`."""
         done: asyncio.Future[None] = self._loop.create_future()
-        self._add(_Step("j", topic, client_id, "", shown, done))
+        self._add(Step("j", topic, client_id, "", shown, done))
         return done
 
     def update(self, topic: str, client_id: str, id: str, shown: bytes) -> None:
         """See `hub.roster.Roster`."""
-        self._add(_Step("u", topic, client_id, id, shown))
+        self._add(Step("u", topic, client_id, id, shown))
 
     def leave(self, topic: str, client_id: str) -> None:
         """See `hub.roster.Roster`."""
-        self._add(_Step("l", topic, client_id, "", b""))
+        self._add(Step("l", topic, client_id, "", b""))
 
     def renew(self, former: Sequence[str]) -> asyncio.Future[None]:
         """See `lease.Tenant`."""
         self._drop()
         self._renewed = True
-        done: asyncio.Future[None] = self._loop.create_future()
-        # The members of this node are not in the store before that.
-        done.add_done_callback(
-            lambda _: self._doubt(self._listening, self._lease.last_heartbeat - MARGIN_MS)
-        )
         names = f",{','.join(former)},"
+        last: dict[Lane, Step] = {}
         if self._audience is not None:
             for topic, client_id, shown in self._audience.everybody():
-                self._steps.append(_Step("a", topic, client_id, names, shown))
-        if self._steps:
-            self._steps[-1].done = done
-            self._run()
-        else:
-            done.set_result(None)
+                step = Step("a", topic, client_id, names, shown)
+                lane = self._lane(topic)
+                lane.add(step)
+                last[lane] = step
+        # A call may be answered long after those of other shards.
+        written = [self._wait_for(lane, last.get(lane)) for lane in self._lanes]
+        done: asyncio.Future[None] = self._loop.create_future()
+        asyncio.gather(*written).add_done_callback(lambda _: done.set_result(None))
         return done
+
+    def _wait_for(self, lane: Lane, last: Step | None) -> asyncio.Future[None]:
+        """The end of the writes of a lane after a renewal, of which this step is the last one."""
+        written: asyncio.Future[None] = self._loop.create_future()
+        # The members of this node are not in the store before that.
+        written.add_done_callback(lambda _: self._doubt_lane(lane))
+        if last is None:
+            written.set_result(None)
+        else:
+            last.done = written
+        return written
+
+    def _doubt_lane(self, lane: Lane) -> None:
+        number = self._lanes.index(lane)
+        shards = [each for each in self._listening if each % len(self._lanes) == number]
+        self._doubt(shards, self._lease.last_heartbeat - MARGIN_MS)
 
     def recorded(self, change: Change, topic: str, client_id: str, id: str, shown: bytes) -> None:
         """See `lease.Tenant`."""
         if self._audience is not None:
             self._audience.recorded(change, topic, client_id, id, shown)
 
-    def _add(self, step: _Step) -> None:
-        if len(self._steps) >= WAITING_CHANGES:
+    def _add(self, step: Step) -> None:
+        if self.waiting >= WAITING_CHANGES:
             self._drop()
             self._lease.lose("too many changes of presence wait for Redis")
-        self._steps.append(step)
-        self._run()
+        self._lane(step.topic).add(step)
 
-    def _run(self) -> None:
-        if self._task is None:
-            # The task starts after this loop turn, and so writes all its changes together.
-            self._task = self._tasks.spawn(self._write())
+    @property
+    def waiting(self) -> int:
+        """Changes that wait for Redis."""
+        return sum(map(len, self._lanes))
+
+    def _lane(self, topic: str) -> Lane:
+        return self._lanes[self._layout.shard(topic) % len(self._lanes)]
 
     def _drop(self) -> None:
-        for step in self._steps:
-            _finish(step)
-        self._steps.clear()
-        self._give_up()
+        for lane in self._lanes:
+            lane.drop()
 
-    def _give_up(self) -> None:
-        for call in self._unanswered:
-            _finish_all(call)
-        self._unanswered = []
-
-    async def _write(self) -> None:
-        backoff = Backoff()
-        try:
-            while self._unanswered or self._steps:
-                calls = [*self._unanswered, *self._new_calls()]
-                node = self._lease.node
-                try:
-                    failed = await run_all(map(self._call, calls))
-                    self._unanswered = list(compress(calls, failed))
-                    if not self._unanswered:
-                        backoff.reset()
-                    elif self._closed:
-                        self._drop()
-                    elif node != self._lease.node:
-                        # With a new lease, all members are written again.
-                        self._give_up()
-                    else:
-                        await backoff.wait()
-                except Exception:
-                    logger.exception("cannot write members to Redis")
-                    self._unanswered = calls
-                    self._give_up()
-                finally:
-                    self._written.set()
-        finally:
-            self._task = None
-
-    def _new_calls(self) -> list[_Call]:
-        """Calls for waiting changes, in order: none that an unanswered call has to precede."""
-        busy = {self._queue(call.steps[0]) for call in self._unanswered}
-        queues: dict[int, list[_Step]] = {}
-        waiting: list[_Step] = []
-        for _ in range(min(CALL_CHANGES, len(self._steps))):
-            step = self._steps.popleft()
-            queue = self._queue(step)
-            (waiting if queue in busy else queues.setdefault(queue, [])).append(step)
-        self._steps.extendleft(reversed(waiting))
-        return [_Call(next(self._numbers), steps) for steps in queues.values()]
-
-    def _queue(self, step: _Step) -> int:
-        return self._layout.shard(step.topic) if self._link.cluster else 0
-
-    async def _call(self, call: _Call) -> bool:
-        """Whether Redis has not answered this call."""
+    async def _call(self, call: Call) -> bool:
+        """Send a call; whether Redis has answered it."""
         node = self._lease.node
         bases: dict[str, int] = {}
         arguments: list[Argument] = [node, call.number, REVOKED_MS, self._max_members, EMPTIED_MS]
@@ -246,7 +185,7 @@ class RedisRoster:
         try:
             outcome, *answers = await self._link.call("members.lua", list(bases), arguments)
         except LINK_ERRORS:
-            return True
+            return False
         if outcome == b"dead" and node == self._lease.node:
             # The current members are written when the node has a new lease.
             self._drop()
@@ -254,13 +193,13 @@ class RedisRoster:
         if outcome == b"ok":
             for step, answer in zip(call.steps, answers, strict=True):
                 self._answered(step, cast("bytes", answer))
-        _finish_all(call)
-        return False
+        call.finish()
+        return True
 
-    def _live(self, step: _Step) -> bool:
+    def _live(self, step: Step) -> bool:
         return step.op == "l" or self._audience is None or self._audience.connected(step.client_id)
 
-    def _answered(self, step: _Step, answer: bytes) -> None:
+    def _answered(self, step: Step, answer: bytes) -> None:
         audience = self._audience
         kind, _, rest = answer.partition(b" ")
         if audience is not None:
@@ -320,33 +259,48 @@ class RedisRoster:
         self._unsure = {}
         anything, self._renewed = self._renewed, False
         since = min(unsure.values())
+        failure: Exception | None = None
         try:
             # Redis no longer knows all topics that were left before.
-            anything = anything or since < await self._link.time(self._layout.nodes) - EMPTIED_MS
+            forgotten = self._lease.clock.redis_time(now_ms()) - EMPTIED_MS
+            anything = anything or since < forgotten
             since = 0 if anything else since
-            found = await self._indexed(
-                (self._layout.attended, self._layout.emptied), since, unsure
-            )
+            servers: dict[int, list[int]] = {}
+            for shard in unsure:
+                servers.setdefault(shard % len(self._lanes), []).append(shard)
+            groups = list(servers.values())
+            results = await run_all(self._changed(shards, since) for shards in groups)
+            found: list[str] = []
+            for shards, names in zip(groups, results, strict=True):
+                if isinstance(names, Exception):
+                    failure = names
+                    self._doubt(shards, since)
+                else:
+                    found += names
         except BaseException:
             self._renewed |= anything
             self._doubt(unsure, since)
             raise
+        if failure is not None:
+            # Topics without members are searched for when all shards answer.
+            self._renewed |= anything
+            audience.missed(found, anything=False)
+            raise failure
         audience.missed(found, anything=anything)
+
+    async def _changed(self, shards: Iterable[int], since: int) -> list[str] | Exception:
+        """The topics of these shards with changes, or why a shard does not answer."""
+        try:
+            return await self._indexed((self._layout.attended, self._layout.emptied), since, shards)
+        except LINK_ERRORS as error:
+            return error
 
     # ------------------------------------------------------------ read
 
-    async def room(self) -> None:
+    async def room(self, topics: Iterable[str]) -> None:
         """See `hub.roster.Roster`."""
-        # The next caller continues in a later turn, when this one has made its changes.
-        await self._soon(
-            self._wait_for_room(), "earlier changes of presence still wait for the store"
-        )
-
-    async def _wait_for_room(self) -> None:
-        async with self._entering:
-            while len(self._steps) >= CROWDED:
-                self._written.clear()
-                await self._written.wait()
+        lanes = dict.fromkeys(map(self._lane, topics))
+        await self._soon(_room(lanes), "earlier changes of presence still wait for the store")
 
     async def wait_joined(
         self, joins: Sequence[asyncio.Future[None]], patterns: Sequence[str]
@@ -358,7 +312,19 @@ class RedisRoster:
 
     async def read(self, topics: Sequence[str]) -> Present:
         """See `hub.roster.Roster`."""
-        return await self._soon(self._read(topics))
+        by_shard: dict[int, list[str]] = {}
+        for topic in topics:
+            by_shard.setdefault(self._layout.shard(topic), []).append(topic)
+        calls = [
+            self._try_to_read(shard, names[start : start + READ_TOPICS])
+            for shard, names in by_shard.items()
+            for start in range(0, len(names), READ_TOPICS)
+        ]
+        found = [each for each in await run_all(calls) if each is not None]
+        if calls and not found:
+            raise _away(UNKNOWN)
+        members = {topic: row for each in found for topic, row in each.members.items()}
+        return Present(min((each.at for each in found), default=0), members)
 
     async def matching(self, wanted: Callable[[str], bool], limit: int) -> list[str]:
         """See `hub.roster.Roster`."""
@@ -369,18 +335,13 @@ class RedisRoster:
         found = await self._soon(self._link.member(self._layout.members(topic), client_id))
         return found is not None and not found.startswith(f"{self._lease.node} ".encode())
 
-    async def _read(self, topics: Sequence[str]) -> Present:
-        by_shard: dict[int, list[str]] = {}
-        for topic in topics:
-            by_shard.setdefault(self._layout.shard(topic), []).append(topic)
-        calls = [
-            self._read_some(shard, names[start : start + READ_TOPICS])
-            for shard, names in by_shard.items()
-            for start in range(0, len(names), READ_TOPICS)
-        ]
-        found = await run_all(calls)
-        members = {topic: row for each in found for topic, row in each.members.items()}
-        return Present(min((each.at for each in found), default=0), members)
+    async def _try_to_read(self, shard: int, topics: Sequence[str]) -> Present | None:
+        """The members of topics; None if their shard does not answer."""
+        try:
+            async with asyncio.timeout(self._patience):
+                return await self._read_some(shard, topics)
+        except (TimeoutError, *LINK_ERRORS):
+            return None
 
     async def _read_some(self, shard: int, topics: Sequence[str]) -> Present:
         base = self._layout.bases[shard]
@@ -404,13 +365,18 @@ class RedisRoster:
     async def _soon(
         self,
         work: Coroutine[Any, Any, _T],
-        outcome: str = "the store cannot be reached, so the members are unknown",
+        outcome: str = UNKNOWN,
     ) -> _T:
         try:
             async with asyncio.timeout(self._patience):
                 return await work
         except (TimeoutError, *LINK_ERRORS):
-            raise ServiceError("unavailable", outcome, retry_after_ms=REFUSED_FOR) from None
+            raise _away(outcome) from None
+
+
+async def _room(lanes: Iterable[Lane]) -> None:
+    for lane in lanes:
+        await lane.room()
 
 
 async def _all(waiting: Sequence[asyncio.Future[None]]) -> None:
@@ -418,11 +384,5 @@ async def _all(waiting: Sequence[asyncio.Future[None]]) -> None:
     await asyncio.wait(waiting)
 
 
-def _finish(step: _Step) -> None:
-    if step.done is not None and not step.done.done():
-        step.done.set_result(None)
-
-
-def _finish_all(call: _Call) -> None:
-    for step in call.steps:
-        _finish(step)
+def _away(outcome: str) -> ServiceError:
+    return ServiceError("unavailable", outcome, retry_after_ms=REFUSED_FOR)
