@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 LONG = 300
 """Seconds. Timeouts of the client are longer than a test, so only the size limit can end a head."""
-BOUND = 60
+BOUND = 30
 LINE = b"X-Filler: " + b"y" * 500 + b"\r\n"
 
 
