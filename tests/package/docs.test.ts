@@ -3,19 +3,20 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { generateKeyPairSync, verify } from 'node:crypto';
-import { once } from 'node:events';
 import { mkdirSync, mkdtempSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
-import { basename, join } from 'node:path';
-import { before, test } from 'node:test';
+import { basename, dirname, join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { before, type TestContext, test } from 'node:test';
 import { pathToFileURL } from 'node:url';
-import { build, transform } from 'esbuild';
+import { build } from 'esbuild';
 import { createServer as createVite } from 'vite';
 
 import { atEnd } from '../browser/ending.js';
 import { BOUND, bounded, Server } from '../js/runtime/server.js';
 import { APPLICATION, ROOT, run } from './application.js';
 
-const PAGES = ['typescript', 'typed', 'quickstart', 'requests'].map((name) => `docs/${name}.md`);
+const NAMES = ['typescript', 'typed', 'quickstart', 'requests', 'operate/webhooks'];
+const PAGES = NAMES.map((name) => `docs/${name}.md`);
 const BLOCK = /^```(?<language>js|ts)(?: title="(?<title>[^"]+)")?\n(?<text>.*?)^```/gms;
 const TYPES = join(ROOT, 'node_modules', '@types');
 
@@ -32,13 +33,14 @@ before(() => {
   folder = mkdtempSync(join(APPLICATION, 'docs-'));
   writeFileSync(join(folder, 'socket.mjs'), SOCKET);
   mkdirSync(join(folder, 'node_modules'));
-  for (const name of ['undici', 'zod'])
+  for (const name of ['@hono', '@types', 'express', 'hono', 'undici', 'vite', 'zod'])
     symlinkSync(join(ROOT, 'node_modules', name), join(folder, 'node_modules', name));
   for (const page of [...PAGES, 'js/README.md']) {
     const text = readFileSync(join(ROOT, page), 'utf8');
     for (const { groups = {} } of text.matchAll(BLOCK)) {
       const title = groups['title'] ?? `untitled_${programs.length}.${groups['language']}`;
       const name = programs.includes(title) ? `${basename(page, '.md')}_${title}` : title;
+      mkdirSync(dirname(join(folder, name)), { recursive: true });
       writeFileSync(join(folder, name), groups['text'] ?? '');
       programs.push(name);
     }
@@ -46,16 +48,22 @@ before(() => {
 });
 
 /**
- * The program itself, or without its types if it is TypeScript, because Node 20 does not strip
+ * The program itself, or a module of JavaScript if it is TypeScript, because Node 20 does not strip
  * types.
  */
 async function runnable(program: string): Promise<string> {
   if (!program.endsWith('.ts')) return program;
-  const text = readFileSync(join(folder, program), 'utf8');
-  const { code } = await transform(text, { loader: 'ts', format: 'esm' });
-  const name = program.replace(/\.ts$/, '.run.mjs');
-  writeFileSync(join(folder, name), code);
-  return name;
+  const outfile = program.replace(/\.ts$/, '.run.mjs');
+  await build({
+    absWorkingDir: folder,
+    entryPoints: [program],
+    bundle: true,
+    packages: 'external',
+    platform: 'node',
+    format: 'esm',
+    outfile,
+  });
+  return outfile;
 }
 
 function start(program: string, environment: Record<string, string>, ...options: string[]) {
@@ -76,6 +84,24 @@ const TELL_PORT = `data:text/javascript,${encodeURIComponent(`
   };
 `)}`;
 
+/** Start a program that serves HTTP; returns its address, and the lines that it prints. */
+async function serve(t: TestContext, program: string, environment: Record<string, string>) {
+  const settings = { PORT: '0', ...environment };
+  const child = start(await runnable(program), settings, '--import', TELL_PORT);
+  const ended = new Promise((resolve) => child.once('close', resolve));
+  atEnd(t, async () => {
+    child.kill();
+    await ended;
+  });
+  child.stderr.pipe(process.stderr);
+  const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
+  const line = async (): Promise<string> => {
+    const { value } = await bounded(lines.next(), `a line of ${program}`);
+    return `${value}`;
+  };
+  return { address: `http://127.0.0.1:${Number(await line())}/`, line };
+}
+
 /** The output of a program, which must exit by itself with success. */
 async function output(child: ReturnType<typeof start>): Promise<string> {
   let printed = '';
@@ -91,27 +117,33 @@ async function output(child: ReturnType<typeof start>): Promise<string> {
   return printed;
 }
 
-test('every program compiles against the package', async () => {
-  const config = {
-    compilerOptions: {
-      strict: true,
-      noImplicitAny: false,
-      noEmit: true,
-      allowJs: true,
-      checkJs: true,
-      target: 'es2022',
-      module: 'nodenext',
-      lib: ['ES2023', 'DOM', 'DOM.Iterable', 'ESNext.Disposable'],
-      types: ['node'],
-      typeRoots: [TYPES],
-      paths: { ws: [join(TYPES, 'ws')] },
-    },
-    files: programs,
+test('every program compiles strictly against the package', async () => {
+  // A bundler finds files without their extension: `samples.test.ts` compiles these.
+  const routes = ['app/pubsub-token/route.ts', 'app/webhooks/route.ts'];
+  const bundled = [...routes, 'pubsub.ts', 'vite.config.ts'];
+  const compilerOptions = {
+    strict: true,
+    noEmit: true,
+    target: 'es2022',
+    module: 'nodenext',
+    skipLibCheck: true,
+    lib: ['ES2023', 'DOM', 'DOM.Iterable', 'ESNext.Disposable'],
+    types: ['node'],
+    typeRoots: [TYPES],
+    paths: { ws: [join(TYPES, 'ws')] },
   };
+  const scripts = { ...compilerOptions, noImplicitAny: false, allowJs: true, checkJs: true };
+  const typed = programs.filter((name) => name.endsWith('.ts') && !bundled.includes(name));
+  const untyped = programs.filter((name) => !name.endsWith('.ts'));
   writeFileSync(join(folder, 'package.json'), '{"private":true,"type":"module"}');
-  writeFileSync(join(folder, 'tsconfig.json'), JSON.stringify(config));
   const compiler = join(ROOT, 'node_modules', 'typescript', 'bin', 'tsc');
-  await run(process.execPath, [compiler, '--project', folder, '--pretty', 'false']);
+  for (const config of [
+    { compilerOptions, files: typed },
+    { compilerOptions: scripts, files: untyped },
+  ]) {
+    writeFileSync(join(folder, 'tsconfig.json'), JSON.stringify(config));
+    await run(process.execPath, [compiler, '--project', folder, '--pretty', 'false']);
+  }
 });
 
 test('every program that uses the client works and exits', async (t) => {
@@ -188,43 +220,31 @@ async function gives(server: Server, answer: Response): Promise<void> {
   await server.client({ token }).connect();
 }
 
-test("the endpoints of Node, Express, Next and Vite give the user's token", async (t) => {
+test("the endpoints of Node, Express, Hono, Next and Vite give the user's token", async (t) => {
   const server = await Server.start();
   atEnd(t, () => server.stop());
   process.env['PUBSUB_HTTP'] = server.http;
   const Cookie = 'user=alice';
 
-  const { POST } = await import(pathToFileURL(join(folder, 'next_route.mjs')).href);
+  const route = pathToFileURL(join(folder, await runnable('app/pubsub-token/route.ts')));
+  const { POST } = await import(route.href);
   const asked = (headers: HeadersInit) => new Request('http://a/', { method: 'POST', headers });
   assert.equal((await POST(asked({}))).status, 401);
   await gives(server, await POST(asked({ Cookie })));
 
-  const { addTokens } = await import(pathToFileURL(join(folder, 'express_route.mjs')).href);
-  let handle = async (_request: unknown, _response: unknown): Promise<unknown> => undefined;
-  addTokens({ post: (_path: string, handler: typeof handle) => (handle = handler) });
-  assert.equal(await handle({}, { sendStatus: (status: number) => status }), 401);
-  const response = { set: () => response, json: (body: unknown) => (given = Response.json(body)) };
-  let given = new Response();
-  await handle({ session: { user: 'alice' } }, response);
-  await gives(server, given);
+  for (const program of ['node_server.ts', 'express_server.ts', 'hono_server.ts']) {
+    const { address } = await serve(t, program, { PUBSUB_HTTP: server.http });
+    const ask = (headers: HeadersInit) =>
+      fetch(`${address}pubsub-token`, { method: 'POST', headers });
+    assert.equal((await ask({})).status, 401, program);
+    const answer = await ask({ Cookie });
+    assert.equal(answer.headers.get('cache-control'), 'no-store', program);
+    await gives(server, answer);
+  }
 
-  const settings = { PUBSUB_HTTP: server.http, PORT: '0' };
-  const node = start('node_server.mjs', settings, '--import', TELL_PORT);
-  const ended = new Promise((resolve) => node.once('close', resolve));
-  atEnd(t, async () => {
-    node.kill();
-    await ended;
-  });
-  const [reported] = await bounded(once(node.stdout, 'data'), 'the port');
-  const site = `http://127.0.0.1:${Number(reported)}/pubsub-token`;
-  const ask = (headers: HeadersInit) => fetch(site, { method: 'POST', headers });
-  assert.equal((await ask({})).status, 401);
-  await gives(server, await ask({ Cookie }));
-
-  const configFile = join(folder, 'vite.config.mjs');
   const vite = await createVite({
     root: folder,
-    configFile,
+    configFile: join(folder, 'vite.config.ts'),
     logLevel: 'error',
     server: { host: '127.0.0.1', port: 0 },
   });
@@ -234,10 +254,38 @@ test("the endpoints of Node, Express, Next and Vite give the user's token", asyn
   await gives(server, await fetch(local, { method: 'POST' }));
 });
 
+test('the receivers of Node, Express, Hono and Next take large webhooks, and no forged ones', async (t) => {
+  const received: string[] = [];
+  const next = pathToFileURL(join(folder, await runnable('app/webhooks/route.ts')));
+  const { POST } = await import(next.href);
+  const forged = { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: '{}' };
+  assert.equal((await POST(new Request('http://a/', forged))).status, 401);
+
+  const receivers = ['node_webhooks.ts', 'express_webhooks.ts', 'hono_webhooks.ts'];
+  const running = await Promise.all(receivers.map((program) => serve(t, program, {})));
+  const secret = 'whsec_c2VjcmV0IHNlY3JldCBzZWNyZXQ=';
+  const hooks = running.map(({ address: url }) => ({
+    url,
+    secret,
+    topics: ['demo.*'],
+    events: ['publish'],
+  }));
+  const server = await Server.start('--webhooks', JSON.stringify(hooks));
+  atEnd(t, () => server.stop());
+  for (const { address } of running) assert.equal((await fetch(address, forged)).status, 401);
+  const ps = server.client({ token: server.token('--user', 'alice') });
+  // Longer than the bodies that Express accepts by default.
+  await ps.publish('demo.large', { data: { text: 'x'.repeat(200_000) } });
+  for (const { line } of running) received.push((await line()).slice(0, 20));
+  assert.deepEqual(received, Array(3).fill('publish demo.large {'));
+});
+
 test('a token that is signed as the page shows carries the user, and can be verified', async () => {
   const { privateKey, publicKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' });
   process.env['PUBSUB_SIGNING_KEY'] = privateKey.export({ type: 'pkcs8', format: 'pem' }) as string;
-  const { tokenFor } = await import(pathToFileURL(join(folder, 'signed_token.mjs')).href);
+  const { tokenFor } = await import(
+    pathToFileURL(join(folder, await runnable('signed_token.ts'))).href
+  );
   const [header, claims, signature] = (await tokenFor('alice')).token.split('.');
   const text = Buffer.from(`${header}.${claims}`);
   const key = { key: publicKey, dsaEncoding: 'ieee-p1363' } as const;

@@ -9,7 +9,7 @@ import {
   symlinkSync,
   writeFileSync,
 } from 'node:fs';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { before, test } from 'node:test';
 
 import { APPLICATION, INSTALLED, ROOT, run } from './application.js';
@@ -81,8 +81,16 @@ before(() => {
   folder = join(APPLICATION, 'samples');
   mkdirSync(join(folder, 'node_modules', '@hanzoai'), { recursive: true });
   symlinkSync(INSTALLED, join(folder, 'node_modules', '@hanzoai', 'pubsub'));
-  const theirs = ['@ai-sdk', '@anthropic-ai', '@opentelemetry', '@noble', '@standard-schema'];
-  const others = ['@types', 'ai', 'openai', 'react', 'undici', 'vite', 'vue', 'ws', 'zod'];
+  const theirs = [
+    '@ai-sdk',
+    '@anthropic-ai',
+    '@hono',
+    '@opentelemetry',
+    '@noble',
+    '@standard-schema',
+  ];
+  const frameworks = ['ai', 'express', 'hono', 'openai', 'react', 'vite', 'vue'];
+  const others = [...frameworks, '@types', 'undici', 'valibot', 'ws', 'zod'];
   for (const name of [...theirs, ...others])
     symlinkSync(join(ROOT, 'node_modules', name), join(folder, 'node_modules', name));
   writeFileSync(join(folder, 'package.json'), '{"private":true,"type":"module"}');
@@ -97,7 +105,7 @@ before(() => {
       const script = language === 'vue' || language === 'svelte';
       const name = title ?? `line_${line}.${script ? 'ts' : language}`;
       const file = join(home, name);
-      mkdirSync(join(folder, home), { recursive: true });
+      mkdirSync(dirname(join(folder, file)), { recursive: true });
       writeFileSync(join(folder, file), script ? (SCRIPT.exec(shown)?.[1] ?? '') : shown);
       samples.push({ file, place: `${page}:${line}` });
     }
@@ -107,13 +115,10 @@ before(() => {
   copyFileSync(join(folder, 'docs.typescript', ofReader), join(folder, 'docs.react', ofReader));
 });
 
-test('every sample compiles with only its own imports of the product', async () => {
+test('every sample compiles strictly with only its own imports of the product', async () => {
   const compilerOptions = {
     strict: true,
-    noImplicitAny: false,
     noEmit: true,
-    allowJs: true,
-    checkJs: true,
     jsx: 'react-jsx',
     target: 'es2022',
     module: 'esnext',
@@ -122,12 +127,19 @@ test('every sample compiles with only its own imports of the product', async () 
     moduleDetection: 'force',
     skipLibCheck: true,
     lib: ['ES2023', 'DOM', 'DOM.Iterable', 'ESNext.Disposable'],
-    types: ['node'],
+    types: ['node', 'vite/client'],
   };
-  const files = ['reader.d.ts', ...samples.map(({ file }) => file)];
-  writeFileSync(join(folder, 'tsconfig.json'), JSON.stringify({ compilerOptions, files }));
+  const scripts = { ...compilerOptions, noImplicitAny: false, allowJs: true, checkJs: true };
   const compiler = join(ROOT, 'node_modules', 'typescript', 'bin', 'tsc');
-  await run(process.execPath, [compiler, '--project', folder, '--pretty', 'false']);
+  const files = samples.map(({ file }) => file);
+  const typed = files.filter((file) => /\.tsx?$/.test(file));
+  for (const config of [
+    { compilerOptions, files: ['reader.d.ts', ...typed] },
+    { compilerOptions: scripts, files: files.filter((file) => !typed.includes(file)) },
+  ]) {
+    writeFileSync(join(folder, 'tsconfig.json'), JSON.stringify(config));
+    await run(process.execPath, [compiler, '--project', folder, '--pretty', 'false']);
+  }
   assert.ok(samples.length >= 40, `only ${samples.length} samples were found`);
 });
 
