@@ -169,7 +169,7 @@ async def test_fastapi_streams_an_answer_of_a_model_and_serves_it_over_http(
             httpx.AsyncClient(transport=httpx.ASGITransport(app=route.app)) as http,
         ):
             stream = (await http.post("http://app/api/chat", json=question)).json()["stream"]
-            async with asyncio.timeout(60), stream_reader(route.ps, "chat.session.abc") as reader:
+            async with asyncio.timeout(60), stream_reader(route.ps, "demo.chat.abc") as reader:
                 final = await reader.final()
                 followed = reader.id
         answers = application("answers", tmp_path, monkeypatch)

@@ -17,8 +17,8 @@ import { APPLICATION, INSTALLED, ROOT, run } from './application.js';
 const FENCE =
   /(?<directive><!-- (?:not run|file): [^\n]* -->\n)?^```(?<language>[jt]sx?|vue|svelte)(?: title="(?<title>[^"]+)")?\n(?<text>.*?)^```$/gms;
 
-/** Files of a guide that another test builds and runs. */
-const OF_A_GUIDE = /^page\//;
+/** Files of a guide that another test builds and runs, and the page that a server sends as it is. */
+const OF_A_GUIDE = /^(page|public)\//;
 /** Samples in other formats, of which only the script is TypeScript. */
 const SCRIPT = /<script[^>]*>\n(.*?)<\/script>/s;
 
@@ -52,9 +52,6 @@ declare global {
     replace(text: string): void;
     markStale(): void;
     waiting(ms: number): void;
-  };
-  const app: {
-    post(path: string, handle: (request: { body: any }, response: { json(body: object): void }) => unknown): void;
   };
   const ethereum: { request(call: { method: string; params?: readonly string[] }): Promise<any> };
   function show(value: unknown): void;
@@ -110,9 +107,14 @@ before(() => {
       samples.push({ file, place: `${page}:${line}` });
     }
   }
-  // The reader puts this file next to the sample of React.
-  const ofReader = 'get_token.ts';
-  copyFileSync(join(folder, 'docs.typescript', ofReader), join(folder, 'docs.react', ofReader));
+  // The reader puts these files next to the samples of other pages.
+  for (const [file, ...homes] of [
+    ['get_token.ts', 'docs.integrations', 'docs.react', 'docs.streams', 'docs.signed', 'docs.tabs'],
+    ['pubsub_token.ts', 'docs.browsers'],
+    ['pubsub.ts', 'docs.integrations', 'docs.streams', 'docs.signed', 'docs.tabs'],
+  ] as const)
+    for (const home of homes)
+      copyFileSync(join(folder, 'docs.typescript', file), join(folder, home, file));
 });
 
 test('every sample compiles strictly with only its own imports of the product', async () => {

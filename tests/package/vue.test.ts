@@ -25,22 +25,24 @@ interface Application {
   };
 }
 
-const SAMPLE = /^```ts title="useTopic\.ts"\n(.*?)^```/ms;
+/** The sample, and the files of docs/typescript.md that a reader puts next to it. */
+const SAMPLE = /^```ts title="((?:useTopic|pubsub|get_token)\.ts)"\n(.*?)^```/gms;
 
 const EXPORTS = `
-export { ps, useTopic } from './useTopic.ts';
+export { ps } from './pubsub.ts';
+export { useTopic } from './useTopic.ts';
 export * as vue from 'vue';
 export { renderToString } from 'vue/server-renderer';
 `;
 
 /** Build the sample for this server; its tokens belong to the user alice. */
 async function open(t: TestContext, server: Server): Promise<Application & { asked(): number }> {
-  const page = readFileSync(join(ROOT, 'docs', 'integrations.md'), 'utf8');
-  const address = 'wss://pubsub.example.com:8057/ws';
-  const text = SAMPLE.exec(page)?.[1] ?? '';
-  assert.ok(text.includes(address));
   const folder = mkdtempSync(join(APPLICATION, 'vue-'));
-  writeFileSync(join(folder, 'useTopic.ts'), `${text.replace(address, server.ws)}export { ps };\n`);
+  for (const page of ['integrations', 'typescript']) {
+    const text = readFileSync(join(ROOT, 'docs', `${page}.md`), 'utf8');
+    for (const [, file = '', shown = ''] of text.matchAll(SAMPLE))
+      writeFileSync(join(folder, file), shown.replace('ws://127.0.0.1:8057/ws', server.ws));
+  }
   writeFileSync(join(folder, 'program.ts'), EXPORTS);
   const outfile = join(folder, 'program.mjs');
   await build({
