@@ -236,6 +236,19 @@ async def test_a_server_of_keys_that_is_not_there_is_unavailable() -> None:
     await jwks.close()
 
 
+async def test_a_development_server_also_accepts_tokens_of_iam(iam: Iam) -> None:
+    async with running_server(dev=True, iam_url=iam.url, jwt_issuer="https://iam") as server:
+        assert await status(server, iam.token(iss="https://iam")) == 200
+        assert await status(server, server.token("alice")) == 200
+        assert await status(server, iam.token(iss="https://other")) == 401
+        assert await status(server, iam.token()[:-4]) == 401
+
+
+async def test_a_development_server_without_iam_rejects_tokens_of_iam(iam: Iam) -> None:
+    async with running_server() as server:
+        assert await status(server, iam.token()) == 401
+
+
 async def test_claims_may_have_other_names(iam: Iam) -> None:
     rename = {"jwt_claims": {"orgs": "owner", "user_id": "id"}}
     async with (

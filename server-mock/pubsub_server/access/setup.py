@@ -13,7 +13,12 @@ from pubsub_server.access import policy
 from pubsub_server.access.policy import Policy, RulesError
 from pubsub_server.auth import dev_tokens
 from pubsub_server.auth.api_keys import ApiKeys, ApiKeysError
-from pubsub_server.auth.authenticators import OnAuth, RememberedTokens, TokenRouter
+from pubsub_server.auth.authenticators import (
+    DevelopmentJwts,
+    OnAuth,
+    RememberedTokens,
+    TokenRouter,
+)
 from pubsub_server.auth.dev_tokens import DevTokens, KeyFileError
 from pubsub_server.auth.jwks import FetchFailed, JwksAuthenticator, KeySet
 from pubsub_server.settings.addresses import (
@@ -125,9 +130,7 @@ def build_authenticator(
     """
     jwks: JwksAuthenticator | None = None
     jwts: Authenticator | None = None
-    if dev_key is not None:
-        jwts = DevTokens(dev_key)
-    elif settings.jwks_url is not None:
+    if settings.jwks_url is not None:
         jwts = jwks = JwksAuthenticator(
             KeySet(
                 _Fetcher(settings.jwks_url, settings.jwks_timeout / 1000),
@@ -141,6 +144,9 @@ def build_authenticator(
             leeway=settings.jwt_leeway / 1000,
             claims=settings.jwt_claims,
         )
+    if dev_key is not None:
+        development = DevTokens(dev_key)
+        jwts = development if jwks is None else DevelopmentJwts(development, jwks)
     if jwts is not None and settings.token_memory:
         jwts = RememberedTokens(jwts, settings.token_memory / 1000)
     keys: ApiKeys | None = None

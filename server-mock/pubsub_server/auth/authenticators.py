@@ -7,8 +7,11 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import jwt
+
 from pubsub_server.auth.api_keys import PREFIX
 from pubsub_server.auth.identity import Identity, strip_bearer
+from pubsub_server.auth.jwks import ALGORITHMS
 from pubsub_server.errors import ServiceError
 
 if TYPE_CHECKING:
@@ -69,6 +72,32 @@ class RememberedTokens:
             self._known.clear()
         self._known[digest] = (self._monotonic() + self._seconds, identity)
         return identity
+
+
+class DevelopmentJwts:
+    """Passes a JWT to IAM if its algorithm is one of IAM's, and otherwise to the development key.
+
+    Args:
+        development: Checks development tokens.
+        iam: Checks JWTs that IAM has signed.
+    """
+
+    def __init__(self, development: Authenticator, iam: Authenticator) -> None:
+        self._development = development
+        self._iam = iam
+
+    async def authenticate(self, token: str) -> Identity:
+        """Checks a token.
+
+        Raises:
+            ServiceError: `token_invalid`, `token_expired` or `unavailable`.
+        """
+        try:
+            algorithm = jwt.get_unverified_header(strip_bearer(token)).get("alg")
+        except jwt.PyJWTError:
+            algorithm = None
+        chosen = self._iam if algorithm in ALGORITHMS else self._development
+        return await chosen.authenticate(token)
 
 
 class TokenRouter:

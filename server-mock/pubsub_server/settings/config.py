@@ -291,7 +291,7 @@ class Settings(BaseModel):
     # authentication
     dev: Switch = Field(
         default=False,
-        description="Development mode: accept tokens of `hanzo-pubsub token`, listen on "
+        description="Development mode: also accept tokens of `hanzo-pubsub token`, listen on "
         "loopback only, and let every user use `demo.**`, `dev.**` and `signed.**`.",
     )
     dev_key_file: Path | None = Field(
