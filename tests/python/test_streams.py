@@ -49,10 +49,11 @@ from hanzoai.pubsub.streams import (
     stream_reader,
     stream_writer,
 )
+from hanzoai.pubsub.streams.blocking import driven
 from hanzoai.pubsub.testing import MemoryServer, VirtualClock
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
     from pathlib import Path
 
     from hanzoai.pubsub.testing.threaded import ThreadedServer
@@ -1159,6 +1160,57 @@ async def test_a_stream_is_the_body_of_an_http_response(pubsub_memory: MemorySer
         *("event: started", "event: delta", "event: done")
     ]
     assert json.loads(events[1].split("\n")[1].removeprefix("data: "))["text"] == "a\nb"
+
+
+def test_a_stream_is_the_body_of_an_http_response_of_a_blocking_program(
+    pubsub_server: ThreadedServer,
+) -> None:
+    with PubSub(token=pubsub_server.admin_token(), **pubsub_server.options) as ps:
+        with stream_writer(ps, TOPIC, id="r1") as writer:
+            writer.write("a\nb")
+        assert [event.split("\n")[0] for event in sse(stream_reader(ps, TOPIC, id="r1"))] == [
+            *("event: started", "event: delta", "event: done")
+        ]
+
+
+def test_a_blocking_response_sends_comments_while_the_answer_pauses(
+    pubsub_server: ThreadedServer,
+) -> None:
+    with PubSub(token=pubsub_server.admin_token(), **pubsub_server.options) as ps:
+        body = sse(stream_reader(ps, TOPIC), keepalive=0.01)
+        assert next(body) == ": keepalive\n\n"
+
+
+def test_the_end_of_a_blocking_response_waits_until_the_reader_is_closed(
+    pubsub_server: ThreadedServer,
+) -> None:
+    bodies: list[object] = []  # without this reference, the garbage collector would end it
+    closed: list[bool] = []
+
+    async def body(reader: StreamReader) -> AsyncGenerator[str]:
+        try:
+            yield "first"
+        finally:
+            await reader.close()
+            closed.append(True)
+
+    def make(reader: StreamReader) -> AsyncGenerator[str]:
+        bodies.append(made := body(reader))
+        return made
+
+    with PubSub(token=pubsub_server.admin_token(), **pubsub_server.options) as ps:
+        events = driven(stream_reader(ps, TOPIC), make)
+        next(events)
+        events.close()
+        assert closed
+
+
+def test_a_blocking_response_ends_with_the_client(pubsub_server: ThreadedServer) -> None:
+    ps = PubSub(token=pubsub_server.admin_token(), **pubsub_server.options)
+    body = sse(stream_reader(ps, TOPIC), keepalive=0.01)
+    next(body)
+    ps.close()
+    assert set(body) <= {": keepalive\n\n"}
 
 
 async def _all(source: AsyncIterator[str]) -> list[str]:

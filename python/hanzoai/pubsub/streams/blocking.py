@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from hanzoai.pubsub.errors import ClosedError
 from hanzoai.pubsub.runtime.blocking_parts import iterate
@@ -11,13 +11,15 @@ from hanzoai.pubsub.runtime.ownership import ForkedError
 from hanzoai.pubsub.streams.sources import check_source
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator, Mapping
     from types import TracebackType
 
     from hanzoai.pubsub.streams.events import Final, StreamEvent
     from hanzoai.pubsub.streams.parts import Part, Piece
     from hanzoai.pubsub.streams.reader import StreamReader
     from hanzoai.pubsub.streams.writer import StreamWriter
+
+T = TypeVar("T")
 
 
 class BlockingStreamWriter:
@@ -197,4 +199,24 @@ class BlockingStreamReader:
         return repr(self._reader).replace("<Stream", "<BlockingStream")
 
 
-__all__ = ["BlockingStreamReader", "BlockingStreamWriter"]
+def driven(
+    reader: BlockingStreamReader, make: Callable[[StreamReader], AsyncGenerator[T]]
+) -> Generator[T]:
+    """Iterate over what an asynchronous generator makes of a reader, until the client is closed.
+
+    Args:
+        reader: The blocking reader.
+        make: Called with the reader behind it.
+    """
+    call = reader._call  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+    source = make(reader._reader)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+    with contextlib.suppress(ClosedError):
+        try:
+            yield from iterate(source, call)
+        except GeneratorExit:
+            # After any other exception, the source has ended.
+            call(source.aclose)
+            raise
+
+
+__all__ = ["BlockingStreamReader", "BlockingStreamWriter", "driven"]

@@ -5,17 +5,25 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, overload
+
+from hanzoai.pubsub.streams.blocking import BlockingStreamReader, driven
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 
     from hanzoai.pubsub.streams.reader import StreamReader
 
 KEEPALIVE: Final = 15.0
 
 
-async def sse(reader: StreamReader, *, keepalive: float = KEEPALIVE) -> AsyncIterator[str]:
+@overload
+def sse(reader: StreamReader, *, keepalive: float = KEEPALIVE) -> AsyncIterator[str]: ...
+@overload
+def sse(reader: BlockingStreamReader, *, keepalive: float = KEEPALIVE) -> Iterator[str]: ...
+def sse(
+    reader: StreamReader | BlockingStreamReader, *, keepalive: float = KEEPALIVE
+) -> AsyncIterator[str] | Iterator[str]:
     """Return the events of a stream as the body of a ``text/event-stream`` response.
 
     With FastAPI or Starlette: ``StreamingResponse(sse(stream_reader(ps, topic)),
@@ -26,7 +34,16 @@ async def sse(reader: StreamReader, *, keepalive: float = KEEPALIVE) -> AsyncIte
     Args:
         reader: A reader from ``stream_reader`` that nothing else reads.
         keepalive: Seconds without an event after which a comment is sent.
+
+    Returns:
+        An asynchronous generator, or for a reader of a ``PubSub`` a generator.
     """
+    if isinstance(reader, BlockingStreamReader):
+        return driven(reader, lambda inner: _body(inner, keepalive))
+    return _body(reader, keepalive)
+
+
+async def _body(reader: StreamReader, keepalive: float) -> AsyncGenerator[str]:
     async with reader:
         source = aiter(reader)
         following = asyncio.ensure_future(anext(source))
