@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from hanzoai.pubsub import PubSub
-from hanzoai.pubsub.streams import stream_reader
+from hanzoai.pubsub.streams import stream_reader, stream_writer
 from hanzoai.pubsub.testing import ThreadedServer
 from tests.docs.blocks import ROOT, blocks
 from tests.docs.model import model_api
@@ -82,6 +82,25 @@ def shipped(server: ThreadedServer) -> list[object]:
         return [message.data for message in ps.history("demo.orders")]
 
 
+def write_answer(server: ThreadedServer) -> None:
+    token = server.token("writer", kind="service")
+    with (
+        PubSub(**server.options, token=token) as ps,
+        stream_writer(ps, "demo.chat.abc") as writer,
+    ):
+        writer.write("Sunny")
+
+
+def django_settings() -> None:
+    # Django is not typed.
+    django: Any = importlib.import_module("django")
+    settings: Any = importlib.import_module("django.conf").settings
+    if not settings.configured:
+        database = {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}
+        settings.configure(DATABASES={"default": database}, ROOT_URLCONF="urls", ALLOWED_HOSTS="*")
+        django.setup()
+
+
 async def test_fastapi_publishes_and_signs_tokens(
     server: ThreadedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -106,7 +125,10 @@ def test_flask_publishes_and_signs_tokens(
     assert http.post("/orders/8/ship").get_json()["id"].startswith("msg_")
     answer = http.post("/pubsub-token").get_json()
     assert set(answer) == {"token", "expiresAt"}  # what `getToken` of typescript.md reads
-    assert accepted(answer["token"], module.signer().jwks())["sub"] == "alice"
+    keys = http.get("/.well-known/jwks.json").get_json()
+    assert accepted(answer["token"], keys)["sub"] == "alice"
+    write_answer(server)
+    assert "Sunny" in http.get("/answers/abc").text
     module.pubsub().close()
     assert shipped(server) == [{"order": "8"}]
 
@@ -114,15 +136,9 @@ def test_flask_publishes_and_signs_tokens(
 def test_django_publishes_once_and_after_the_commit(
     server: ThreadedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Django is not typed.
-    django: Any = importlib.import_module("django")
-    settings: Any = importlib.import_module("django.conf").settings
+    django_settings()
     transaction: Any = importlib.import_module("django.db.transaction")
     requests: Any = importlib.import_module("django.test").RequestFactory()
-    if not settings.configured:
-        database = {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}
-        settings.configure(DATABASES={"default": database})
-        django.setup()
     module = application("django_views", tmp_path, monkeypatch)
     before: list[object] = []
     for _ in range(2):
@@ -133,6 +149,31 @@ def test_django_publishes_once_and_after_the_commit(
     module.pubsub().close()
     assert before == [[], [{"order": "9"}]]
     assert shipped(server) == [{"order": "9"}]
+
+
+async def test_django_signs_tokens_and_serves_an_answer(
+    server: ThreadedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    django_settings()
+    views = application("django_views", tmp_path, monkeypatch)
+    answers = application("django_answers", tmp_path, monkeypatch)
+    application("urls", tmp_path, monkeypatch)
+    django_test: Any = importlib.import_module("django.test")
+    http = django_test.Client(enforce_csrf_checks=True)
+    write_answer(server)
+
+    def use_routes() -> bytes:
+        token = http.post("/pubsub-token").json()
+        assert set(token) == {"token", "expiresAt"}
+        assert accepted(token["token"], http.get("/.well-known/jwks.json").json())["sub"] == "alice"
+        return b"".join(http.get("/answers/abc").streaming_content)
+
+    assert b"Sunny" in await asyncio.to_thread(use_routes)
+    request = django_test.RequestFactory().get("/")
+    response = await answers.answer_async(request, "abc")
+    assert b"Sunny" in b"".join([part async for part in response])
+    await answers.client().close()
+    views.pubsub().close()
 
 
 def test_a_celery_task_publishes_in_a_pool_that_starts_no_process(
