@@ -246,7 +246,6 @@ async def behind_a_network(
     store: Store, patch: pytest.MonkeyPatch
 ) -> AsyncGenerator[tuple[Front, Noted, Noted, Any]]:
     """Run a node behind a network, a node next to the store, and a monitor of the store."""
-    patch.setattr(wire, "ANSWER_WITHIN", 0.5)
     quiet: dict[str, Any] = {"node_timeout": 120_000, "node_heartbeat": 60_000}
     async with (
         asyncio.timeout(BOUND),
@@ -259,6 +258,7 @@ async def behind_a_network(
         a, b = (Noted(node.hub.core.backplane) for node in (first, second))
         for each in (a, b):
             await each.roster.wait_joined((), [TOPIC])
+        patch.setattr(wire, "ANSWER_WITHIN", 0.5)  # for the answers that are lost
         yield way, a, b, monitor
 
 

@@ -52,7 +52,7 @@ class Store:
     def interrupted(self, shards: Sequence[int], since: int) -> None:
         pass
 
-    def lose(self) -> None:
+    def lose(self, why: str) -> None:
         self.lost += 1
 
 
