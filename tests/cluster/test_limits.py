@@ -158,6 +158,8 @@ async def test_a_node_counts_alone_while_the_store_is_unreachable_and_reports_af
             await store.start()
             await until(lambda: counted(store, "user user ann"), [2])
             await until(lambda: b.hub.core.backplane._lease.up)  # type: ignore[attr-defined]
+            limiter: Any = b.hub.core.limiter
+            await until(lambda: any(lane.failing for lane in limiter._lanes), False)
             assert await refusal(b, b.token("ann")) is not None
 
 
