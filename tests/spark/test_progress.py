@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import socket
 import threading
-from typing import TYPE_CHECKING, Any
+import time
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
@@ -51,6 +52,41 @@ def test_a_batch_job_reports_its_stages_and_tasks(
     assert {each["data"]["run"] for each in messages} == {progress.run}
     assert progress.stats.published == len(messages)
     assert progress.stats.failed == 0
+
+
+class _SlowListener:
+    """Delays each event on its way to Spark's status tracker."""
+
+    DELAY = 0.03
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("on"):
+            raise AttributeError(name)
+        return self._delay
+
+    def _delay(self, _event: object) -> None:
+        time.sleep(self.DELAY)
+
+    class Java:
+        implements: ClassVar = ["org.apache.spark.scheduler.SparkListenerInterface"]
+
+
+def test_the_last_job_is_reported_even_if_spark_reports_it_after_the_block(
+    spark: SparkSession, server: ServerProcess
+) -> None:
+    context: Any = spark.sparkContext
+    bus = context._jsc.sc().listenerBus()
+    slow = _SlowListener()
+    try:
+        with PubSubProgress(spark, "progress.late", config(server)):
+            bus.addToStatusQueue(slow)
+            spark.range(0, 1_000, 1, 4).repartition(3).count()
+    finally:
+        bus.removeListener(slow)
+    reports = [each["data"] for each in reported(server, "progress.late")]
+    jobs = {each["job"]: each for each in reports if "job" in each}
+    assert {each["state"] for each in jobs.values()} == {"succeeded"}
+    assert sum(each["done"] for each in jobs.values()) == 8
 
 
 def test_a_job_shorter_than_the_interval_is_reported_from_start_to_end(

@@ -171,6 +171,9 @@ class PubSubProgress:
     def _wait_for_reports(self) -> None:
         """Wait for Spark, which reports an end with a short delay."""
         until = time.monotonic() + _REPORT_WAIT
+        if self._jobs is not None:
+            with _harmless(None):
+                self._jobs.catch_up(_REPORT_WAIT)
         while True:
             self._report_changes()
             reported = True

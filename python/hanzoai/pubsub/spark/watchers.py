@@ -149,8 +149,21 @@ class Jobs:
     def stop(self) -> None:
         """See `Operations.stop`."""
 
+    def catch_up(self, seconds: float) -> None:
+        """Wait until the status tracker knows all that Spark has done.
+
+        Spark queues events for the tracker, so a job may end before the tracker knows it.
+
+        Args:
+            seconds: Maximum duration.
+
+        Raises:
+            Py4JError: Spark was busy for longer.
+        """
+        self._context._jsc.sc().listenerBus().waitUntilEmpty(round(seconds * 1_000))  # noqa: SLF001
+
     def all_reported(self) -> bool:
-        """Whether no job is running."""
+        """Whether no known job is running."""
         return not self._running
 
     def report_changes(self) -> None:
@@ -239,6 +252,9 @@ class Operations:
     def stop(self) -> None:
         """Stop listening."""
         self._spark.removeProgressHandler(self._on_progress)
+
+    def catch_up(self, seconds: float) -> None:
+        """Do nothing: operations report themselves."""
 
     def all_reported(self) -> bool:
         """Whether no operation is running."""
