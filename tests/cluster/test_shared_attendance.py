@@ -191,6 +191,46 @@ async def test_a_list_that_could_not_be_read_is_shown_when_it_can(
         assert users(await snapshot(bob)) == ["ann", "bob"]
 
 
+async def test_a_list_that_is_requested_again_during_a_failing_read_is_shown_when_it_can(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_attendance, "AGAIN_AFTER", 0.0)
+    async with (
+        asyncio.timeout(BOUND),
+        meeting(store, ["bob"], ["ann"]) as ((a, _), (bob, ann)),
+    ):
+        await bob.subscribe(TOPIC)
+        await snapshot(bob)
+        await ann.subscribe(TOPIC)
+        await change(bob, "join")
+        attendance: Any = a.hub.attendance
+        read: Read = attendance._roster.read
+        begun = asyncio.Semaphore(0)
+        failing = [asyncio.Event() for _ in range(3)]
+        waiting = iter(failing)
+
+        async def read_late(topics: Sequence[str]) -> Present:
+            begun.release()
+            fails = next(waiting, None)
+            if fails is None:
+                return await read(topics)
+            await fails.wait()
+            raise ServiceError("unavailable", "away")
+
+        attendance._roster.read = read_late
+        attendance.missed([TOPIC], anything=False)
+        await begun.acquire()
+        attendance.missed([TOPIC], anything=False)
+        failing[0].set()
+        for fails in failing[1:]:
+            await begun.acquire()
+            await bob.fence()
+            fails.set()
+        assert users(await snapshot(bob)) == ["bob", "ann"]
+        await until(lambda: attendance._retrying, False)
+        assert not attendance._unread
+
+
 async def test_a_list_that_a_pattern_got_late_is_shown_again_after_the_store_lost_its_data(
     store: Store,
 ) -> None:

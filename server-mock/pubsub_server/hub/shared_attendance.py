@@ -376,6 +376,8 @@ class SharedAttendance(Attendance):
             self._spawn(self._show_again())
 
     def _retry(self, topic: str, *, everyone: bool) -> None:
+        # Both maps must not contain a topic at the same time, so that one task reads it.
+        everyone |= self._stale.pop(topic, False)
         self._unread[topic] = everyone or self._unread.get(topic, False)
         if not self._retrying:
             self._retrying = True
