@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from hanzoai.pubsub import PresenceChange, PubSubClient, users_of
 from pubsub_server.backplanes.redis import wire
-from pubsub_server.backplanes.redis.redis_clock import RedisClock
 from tests.cluster.fleet import BOUND, TIMEOUT, meeting, node_process, nodes, peer, present, stream
 from tests.cluster.waiting import until
 
@@ -506,20 +504,14 @@ async def test_a_user_with_connections_to_two_nodes_leaves_with_the_last_one(sto
         await watching.unsubscribe()
 
 
-async def test_a_client_moves_between_nodes_whose_clocks_differ(store: Store) -> None:
-    hour = 3_600_000
-    async with (
-        asyncio.timeout(BOUND),
-        nodes(store, node_heartbeat=60_000, node_timeout=120_000) as (a, b),
-    ):
+async def test_a_client_moves_from_a_node_whose_clock_is_ahead_or_was_set_back(
+    store: Store,
+) -> None:
+    async with asyncio.timeout(BOUND), nodes(store) as (a, b):
         core: Any = a.hub.core
-        lease = core.backplane._lease
-        await until(lambda: bool(lease.last_heartbeat))
-        # The clock of this node is ahead.
-        wall, core.wall = core.wall, lambda: wall() + hour
-        now = int(time.time() * 1000)
-        lease.clock = RedisClock()
-        lease.clock.read(now - hour, sent=now, received=now)
+        await until(lambda: bool(core.backplane._lease.last_heartbeat))
+        # The clock of messages never goes back, so it is ahead for a while after this.
+        wall, core.wall = core.wall, lambda: wall() + 3_600_000
         async with peer(a, a.token("ann")) as ann:
             await ann.subscribe(TOPIC)
             assert users(await snapshot(ann)) == ["ann"]

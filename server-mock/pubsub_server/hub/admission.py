@@ -154,6 +154,8 @@ class Admission:
             self._end(replaced, ServiceError("replaced", "another connection replaced this one"))
         connection.identity = identity
         connection.since = core.wall()
+        if core.roster is not None:
+            connection.store_since = core.roster.store_time()
         core.connections[connection.client_id] = connection
         core.stats.authenticated += 1
         core.presence.refresh(connection.client_id, identity)

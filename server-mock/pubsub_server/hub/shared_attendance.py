@@ -172,8 +172,7 @@ class SharedAttendance(Attendance):
 
     def _shown(self, member: Member) -> bytes:
         connection = self._core.connections.get(member.client_id)
-        since = 0 if connection is None else self._roster.store_time(connection.since)
-        return shown_bytes(member, since)
+        return shown_bytes(member, 0 if connection is None else connection.store_since)
 
     async def _yield(self, topic: str, client_id: str) -> None:
         """End a connection whose client is now on another node."""
@@ -448,8 +447,8 @@ def shown_bytes(member: Member, since: int) -> bytes:
 
     Args:
         member: The member.
-        since: `Connection.since` of its connection, by the clock of the store; 0 if it has none. It
-            is the first field, where `members.lua` finds and compares it.
+        since: `Connection.store_since` of its connection, 0 if it has none. It is the first field,
+            where `members.lua` finds and compares it.
     """
     fields = {"since": since, "kind": member.kind, **member_json(member)}
     del fields["last_seen"]

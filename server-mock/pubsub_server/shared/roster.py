@@ -100,8 +100,8 @@ class Roster(Protocol):
         """Report this from now on."""
         ...
 
-    def store_time(self, at: int) -> int:
-        """The time of the store, Unix ms, when the clock of this node showed this time.
+    def store_time(self) -> int:
+        """The time of the store, Unix ms, without a call.
 
         The clocks of nodes differ, so connections at several nodes are compared by this time.
         """

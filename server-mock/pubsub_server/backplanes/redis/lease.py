@@ -18,7 +18,6 @@ from pubsub_server.backplanes.redis.errors import cause
 from pubsub_server.backplanes.redis.failure_log import FailureLog
 from pubsub_server.backplanes.redis.redis_clock import RedisClock
 from pubsub_server.backplanes.redis.servers import LINK_ERRORS
-from pubsub_server.shared.wall_clock import now_ms
 from pubsub_server.tasks import Tasks, run_all
 
 if TYPE_CHECKING:
@@ -166,12 +165,12 @@ class Lease:
 
     async def _renew_lease(self, first: str) -> list[str] | None:
         timeout = round(self._timeout * 1000)
-        sent = now_ms()
+        sent = self.clock.steady()
         answer = await self._link.heartbeat(
             (self._layout.nodes, self._layout.revoked), [self.node, timeout, first]
         )
         outcome, now, *silent = (each.decode() for each in answer)
-        self.clock.read(int(now), sent, now_ms())
+        self.clock.read(int(now), sent)
         if outcome != "ok":
             self._why = {
                 "late": f"no heartbeat of this node has reached Redis for {self._timeout:g} s",

@@ -1,44 +1,63 @@
-"""The time of Redis, without a call: how far the clock of this node is from that of Redis."""
+"""The time of Redis, without a call."""
 
 from __future__ import annotations
 
-from typing import Final
+from time import monotonic
+from typing import TYPE_CHECKING, Final
+
+from pubsub_server.shared.wall_clock import now_ms
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 DRIFT_MS: Final = 1
 """Maximum milliseconds by which two clocks move apart between two readings."""
 
 
 class RedisClock:
-    """Knows the distance between two clocks from readings of the other one.
+    """Knows the distance between the clock of Redis and a steady one of this node.
 
     An answer took time, so each reading gives only the bounds of the distance. The bounds of all
-    readings together are narrow, even if some answers were slow.
+    readings together are narrow, even if some answers were slow. Operators and NTP may set the
+    machine's clock; they do not change the steady one.
+
+    Args:
+        wall: Unix ms of the machine's clock; it counts until the first reading.
+        steady: Seconds that never decrease.
     """
 
-    def __init__(self) -> None:
-        # Minimum and maximum milliseconds by which the clock of Redis is ahead.
+    def __init__(
+        self,
+        wall: Callable[[], int] = now_ms,
+        steady: Callable[[], float] = monotonic,
+    ) -> None:
+        self._wall = wall
+        self._steady = steady
+        # Minimum and maximum milliseconds by which the clock of Redis is ahead of the steady one.
         self._bounds: tuple[int, int] | None = None
 
-    def read(self, time: int, sent: int, received: int) -> None:
-        """Redis has answered with its time.
+    def steady(self) -> int:
+        """The ms of the steady clock."""
+        return int(self._steady() * 1000)
+
+    def read(self, time: int, sent: int) -> None:
+        """Redis has just answered with its time.
 
         Args:
             time: Unix ms.
-            sent: Unix ms of this node before the call.
-            received: Unix ms of this node after the answer.
+            sent: `steady` before the call.
         """
-        low, high = time - received, time - sent
+        low, high = time - self.steady(), time - sent
         if self._bounds is not None:
             narrow_low = max(low, self._bounds[0] - DRIFT_MS)
             narrow_high = min(high, self._bounds[1] + DRIFT_MS)
-            # Otherwise, one of the clocks was set, or another server answers.
+            # Otherwise, the clock of Redis was set, or another server answers.
             if narrow_low <= narrow_high:
                 low, high = narrow_low, narrow_high
         self._bounds = low, high
 
-    def redis_time(self, at: int) -> int:
-        """Unix ms of Redis when the clock of this node showed this time.
-
-        Before the first reading, the clocks count as equal.
-        """
-        return at if self._bounds is None else at + sum(self._bounds) // 2
+    def now(self) -> int:
+        """Unix ms of Redis."""
+        if self._bounds is None:
+            return self._wall()
+        return self.steady() + sum(self._bounds) // 2

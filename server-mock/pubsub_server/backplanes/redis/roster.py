@@ -15,7 +15,6 @@ from pubsub_server.backplanes.redis.writer import REFUSED_FOR
 from pubsub_server.errors import ServiceError
 from pubsub_server.shared.client_ids import ClientIds
 from pubsub_server.shared.roster import Present
-from pubsub_server.shared.wall_clock import now_ms
 from pubsub_server.tasks import Tasks, run_all
 
 if TYPE_CHECKING:
@@ -91,9 +90,9 @@ class RedisRoster:
         """See `hub.roster.Roster`."""
         self._audience = audience
 
-    def store_time(self, at: int) -> int:
+    def store_time(self) -> int:
         """See `hub.roster.Roster`."""
-        return self._lease.clock.redis_time(at)
+        return self._lease.clock.now()
 
     async def close(self) -> None:
         """Write pending changes, if Redis is available."""
@@ -262,7 +261,7 @@ class RedisRoster:
         failure: Exception | None = None
         try:
             # Redis no longer knows all topics that were left before.
-            forgotten = self._lease.clock.redis_time(now_ms()) - EMPTIED_MS
+            forgotten = self._lease.clock.now() - EMPTIED_MS
             anything = anything or since < forgotten
             since = 0 if anything else since
             servers: dict[int, list[int]] = {}
