@@ -523,3 +523,28 @@ async def test_a_client_moves_from_a_node_whose_clock_is_ahead_or_was_set_back(
             await back.fence()
             found = await b.hub.core.backplane.roster.read([TOPIC])  # type: ignore[attr-defined]
             assert [held for held, _ in found.members[TOPIC].values()] == [True]
+
+
+async def test_a_connection_whose_late_join_finds_a_newer_one_at_another_node_ends(
+    store: Store,
+) -> None:
+    async with asyncio.timeout(BOUND), nodes(store) as (a, b):
+        core: Any = a.hub.core
+        (lane,) = core.roster._lanes
+        perform, free = lane._perform, asyncio.Event()
+
+        async def perform_late(call: object) -> bool:
+            await free.wait()
+            return bool(await perform(call))
+
+        lane._perform = perform_late
+        async with peer(a, a.token("ann")) as ann:
+            core.connections[ann.client_id].store_since -= 1_000
+            await ann.send({"type": "subscribe", "topics": [TOPIC], "ref": "1"})
+            await until(lambda: len(core.presence), 1)
+            async with peer(b, b.token("ann"), ann.client_id) as back:
+                await back.subscribe(TOPIC)
+                assert users(await snapshot(back)) == ["ann"]
+                free.set()
+                assert await ann.closed() == 4409
+                await back.fence()

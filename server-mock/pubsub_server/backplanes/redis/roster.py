@@ -189,10 +189,11 @@ class RedisRoster:
             # The current members are written when the node has a new lease.
             self._drop()
             self._lease.lose(REMOVED)
+        # The reports may start work for clients that no longer join.
+        call.finish()
         if outcome == b"ok":
             for step, answer in zip(call.steps, answers, strict=True):
                 self._answered(step, cast("bytes", answer))
-        call.finish()
         return True
 
     def _live(self, step: Step) -> bool:
