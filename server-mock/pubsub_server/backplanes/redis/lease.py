@@ -216,19 +216,32 @@ class Lease:
         if node == self.node and not self._lost.is_set():
             self._released = list(former)
 
-    async def _revoke(self, names: list[str]) -> None:
+    async def _revoke(self, names: Sequence[str]) -> None:
         try:
-            for name in names:
-                await self._revoke_one(name)
-                for names_of_own in (self._released, self._former):
-                    if name in names_of_own:
-                        names_of_own.remove(name)
-            for name in await self._without_heartbeat():
-                await self._revoke_one(name)
+            await self._revoke_all(names)
+            await self._revoke_all(await self._without_heartbeat())
         except LINK_ERRORS as error:
             self._left_failures.warn(f"cannot remove what nodes have left in Redis: {cause(error)}")
         else:
             self._left_failures.succeeded()
+
+    async def _revoke_all(self, names: Sequence[str]) -> None:
+        # A node with data in a shard that does not answer must not delay the others.
+        failures = await run_all(map(self._try_to_revoke, names))
+        for failure in failures:
+            if failure is not None:
+                raise failure
+
+    async def _try_to_revoke(self, name: str) -> Exception | None:
+        """Revoke the lease of a node; the error that prevented it."""
+        try:
+            await self._revoke_one(name)
+        except LINK_ERRORS as error:
+            return error
+        for names_of_own in (self._released, self._former):
+            if name in names_of_own:
+                names_of_own.remove(name)
+        return None
 
     async def _without_heartbeat(self) -> list[str]:
         """Ids that have had data for longer than the timeout, and never had a heartbeat.
@@ -247,7 +260,7 @@ class Lease:
         gone = 0
         if self._link.cluster:
             # A server that does not answer must not delay the others.
-            calls = await run_all(self._try_to_revoke(name, base) for base in self._layout.bases)
+            calls = await run_all(self._try_to_revoke_in(name, base) for base in self._layout.bases)
             for each in calls:
                 if isinstance(each, Exception):
                     raise each
@@ -270,7 +283,7 @@ class Lease:
                 *(name, seconds, gone),
             )
 
-    async def _try_to_revoke(self, name: str, base: str) -> int | Exception:
+    async def _try_to_revoke_in(self, name: str, base: str) -> int | Exception:
         try:
             return await self._revoke_in(name, base)
         except LINK_ERRORS as error:
