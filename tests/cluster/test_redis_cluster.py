@@ -261,7 +261,9 @@ async def test_a_connection_does_not_wait_for_the_counter_of_a_shard_that_does_n
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "PATIENCE", BOUND)
-    async with asyncio.timeout(BOUND), nodes(cluster, 1, **on()) as (node,):
+    # A call without an answer takes as long as the default of `auth_deadline`.
+    settings = on(auth_deadline=1000 * BOUND)
+    async with asyncio.timeout(BOUND), nodes(cluster, 1, **settings) as (node,):
         by_owner: dict[int, list[str]] = {number: [] for number in range(PRIMARIES)}
         for number in range(30):
             owner = await cluster.owner(base(f"user user user{number}"))
