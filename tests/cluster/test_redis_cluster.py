@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -250,6 +251,25 @@ async def test_a_node_without_one_shard_is_ready_and_closes_only_connections_wit
             for each in (mixed, wild):
                 assert (await each.until("message"))["message"]["topic"] == here
         await until(lambda: bool(feed.up and not feed.silent_shards))
+
+
+async def test_the_failure_of_a_server_is_logged_once_for_all_its_shards(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with asyncio.timeout(BOUND), nodes(cluster, 1, **on()) as (node,):
+        feed: Any = node.hub.core.backplane._feed  # type: ignore[attr-defined]
+        await until(lambda: bool(feed.up))
+        owners = [await cluster.owner(f"hanzo-pubsub:{{{number}}}") for number in range(SHARDS)]
+        assert owners.count(0) > 1
+        await cluster.servers[0].end(signal.SIGKILL)
+        await until(lambda: any("may have lost its last" in each for each in caplog.messages))
+        await until(lambda: bool(feed.up))
+    told = ("the feed connection", "the feed to Redis", "may have lost its last")
+    assert [each for each in caplog.messages if any(text in each for text in told)] == [
+        "lost the feed connection to Redis: the server closed the connection",
+        "reconnected the feed to Redis",
+        f"Redis may have lost its last acknowledged writes in {owners.count(0)} of {SHARDS} shards",
+    ]
 
 
 async def opened(node: RunningServer, user: str) -> None:

@@ -75,6 +75,21 @@ async def test_a_sweep_searches_one_shard_at_a_time() -> None:
         assert store.asked == [0]
 
 
+async def test_shards_that_are_restored_one_after_the_other_report_their_losses_together(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    store = Store()
+    async with searching(store) as catching_up:
+        await catching_up.restored(range(SHARDS))
+        store.unbroken = 2
+        for shard in range(SHARDS):
+            await catching_up.restored([shard])
+        await until(lambda: store.lost, 1)
+    assert [record.getMessage() for record in caplog.records] == [
+        "Redis may have lost its last acknowledged writes in 4 of 4 shards"
+    ]
+
+
 async def test_a_sweep_that_finds_a_loss_searches_all_shards_at_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -37,6 +37,8 @@ READ_AGAIN_AT_MOST: Final = 1.0
 SWEEP_EVERY: Final = 5.0
 """Seconds."""
 SWEEP_MARGIN_MS: Final = 2_000
+TELL_LOSSES_AFTER: Final = 0.5
+"""Seconds within which all shards of a server show that they may have lost data."""
 LOG_EVERY: Final = 10.0
 """Seconds between two log lines about payloads that cannot be read: others may send them, too."""
 _UNREAD: Final = "cannot read missed messages from Redis"
@@ -253,6 +255,7 @@ class CatchingUp:
         self._unbroken: dict[int, int] = {}
         # Shards that may have lost data, not reported yet.
         self._doubted: set[int] = set()
+        self._telling = False
         # Shards of which messages may be missing.
         self._incomplete: set[int] = set()
         # Per shard: the number of connections to its channels, and this number at the last complete
@@ -363,20 +366,27 @@ class CatchingUp:
         errors = [error for error in found if error is not None]
         if texts := {cause(error) for error in errors if isinstance(error, LINK_ERRORS)}:
             self._failures.warn(f"{_UNREAD}: {', '.join(sorted(texts))}")
-        if self._doubted:
-            logger.warning(
-                "Redis may have lost its last acknowledged writes in %d of %d shards",
-                *(len(self._doubted), len(self._layout.bases)),
-            )
-            self._doubted.clear()
-            # Members and counts may also be missing.
-            self._lease.lose("Redis may have lost members and counts of this node")
+        if self._doubted and not self._telling:
+            self._telling = True
+            self._tasks.spawn(self._tell_losses())
         for error in errors:
             if not isinstance(error, LINK_ERRORS):
                 raise error
         if not errors:
             self._failures.succeeded()
         return not errors
+
+    async def _tell_losses(self) -> None:
+        """Report the shards that may have lost data, once for all shards of a server."""
+        await asyncio.sleep(TELL_LOSSES_AFTER)
+        logger.warning(
+            "Redis may have lost its last acknowledged writes in %d of %d shards",
+            *(len(self._doubted), len(self._layout.bases)),
+        )
+        self._doubted.clear()
+        self._telling = False
+        # Members and counts may also be missing.
+        self._lease.lose("Redis may have lost members and counts of this node")
 
     async def _catch_up_members(self) -> Exception | None:
         """The error that prevented the search for changes of members; None on success."""

@@ -17,8 +17,9 @@ from redis.exceptions import ResponseError
 
 from hanzoai.pubsub.topics import is_wildcard
 from pubsub_server.backoff import Backoff
-from pubsub_server.backplanes.redis.errors import RefusedError, cause, refusal
+from pubsub_server.backplanes.redis.errors import refusal
 from pubsub_server.backplanes.redis.failure_log import FailureLog
+from pubsub_server.backplanes.redis.feed_log import FeedLog
 from pubsub_server.backplanes.redis.servers import LINK_ERRORS, RedisError, broken
 from pubsub_server.tasks import Tasks
 
@@ -35,12 +36,6 @@ logger = logging.getLogger(__name__)
 CHANNELS_A_COMMAND: Final = 1_000
 CHECK_EVERY: Final = 1.0
 """Seconds between two checks of which server has each shard."""
-LOG_EVERY: Final = 60.0
-"""Seconds between two log lines about Redis refusing a subscription."""
-TELL_LOSS_EVERY: Final = 10.0
-"""Seconds between two log lines about a lost connection. After a failover, Redis may be a replica,
-and each write then closes the connection.
-"""
 PROBES: Final = 8
 """Probes without an answer after which a feed counts as silent."""
 LOST_AFTER: Final = 3
@@ -161,6 +156,7 @@ class Feed:
         restored: Awaited each time a connection is open and all channels are confirmed.
         timeout: Seconds without a probe of its own node after which a feed counts as silent.
         changed: Called when `receiving` changes.
+        log: Logs the loss of the connection.
         begun: Called before a new connection receives its first message.
 
     Attributes:
@@ -176,6 +172,7 @@ class Feed:
         restored: Callable[[], Coroutine[Any, Any, None]],
         timeout: float,
         changed: Callable[[], None],
+        log: FeedLog,
         begun: Callable[[], None] = lambda: None,
     ) -> None:
         self._link = link
@@ -202,12 +199,9 @@ class Feed:
         self._waiters: dict[str, list[asyncio.Future[None]]] = {}
         self._changed = asyncio.Event()
         self._fresh = False
-        # Whether a loss has not been logged yet, and whether the end of a logged one has not.
-        self._untold_loss = self._told_loss = False
-        self._tell_loss_again = 0.0
-        self._log_again_at = 0.0
         self._started = False
         self._tasks = Tasks(self._loop, logger, "feed")
+        self._log = log
         self._probe = Probe(timeout, self._send_to_itself, self._tasks, changed)
         self.up = False
         self.losses = 0
@@ -285,26 +279,15 @@ class Feed:
                 await self._listen()
             except LINK_ERRORS as error:
                 if self.up:
-                    self._untold_loss = True
+                    self._log.lost(self)
                     backoff.reset()
-                if self._untold_loss:
-                    self._tell_loss(error)
-                elif isinstance(error, RefusedError) and self._loop.time() >= self._log_again_at:
-                    self._log_again_at = self._loop.time() + LOG_EVERY
-                    logger.error("cannot receive messages from Redis: %s", cause(error))  # noqa: TRY400
+                self._log.failed(self, error)
             except RedisError:
                 logger.exception("the feed from Redis failed")
             finally:
                 self.up = False
                 self.losses += 1
             await backoff.wait()
-
-    def _tell_loss(self, error: Exception) -> None:
-        now = self._loop.time()
-        if now >= self._tell_loss_again:
-            self._tell_loss_again = now + TELL_LOSS_EVERY
-            self._untold_loss, self._told_loss = False, True
-            logger.warning("lost the feed connection to Redis: %s", cause(error))
 
     async def _listen(self) -> None:
         self._probe.connect()
@@ -432,10 +415,7 @@ class Feed:
         if self._fresh:
             self._fresh = False
             self.up = True
-            self._untold_loss = False
-            if self._told_loss:
-                self._told_loss = False
-                logger.warning("reconnected the feed to Redis")
+            self._log.regained(self)
             self._probe.send()
             self._tasks.spawn(self._restored())
 
@@ -488,6 +468,7 @@ class Feeds:
         # Whether the log says that some shards are silent.
         self._silence_told = False
         self._watcher: Callable[[], None] = lambda: None
+        log = FeedLog()
         shards = range(len(layout.bases))
         lanes = [(shard,) for shard in shards] if link.cluster else [tuple(shards)]
         self._lanes = [
@@ -498,6 +479,7 @@ class Feeds:
                 partial(restored, lane),
                 timeout,
                 self._report_change,
+                log,
                 partial(begun, lane),
             )
             for lane in lanes
