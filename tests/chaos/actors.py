@@ -103,6 +103,7 @@ class Actor(Protocol):
             begun=self._now(),
             allowed=self.client.insider,
             final=final,
+            node=self.client.node,
         )
         self._history.publications[one.id] = one
         return one

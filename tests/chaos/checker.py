@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from tests.chaos.records import History, Loss, Publication, Subscription
 
-EVENTUAL: Final = frozenset({"lost", "connected", "presence", "served"})
+EVENTUAL: Final = frozenset({"lost", "crossed", "connected", "presence", "served"})
 UNASKED_MARGIN: Final = 1.0
 """Seconds. A replay at the start of a subscription goes back by up to a millisecond of the server's
 clock, and the acknowledgement of a publish may have been in transit."""
@@ -225,6 +225,29 @@ def lost(history: History) -> Iterator[Violation]:
                 continue
             if not _covered(entries, one, seq) and not _unknown(history, subscription, one, seq):
                 yield Violation("lost", subscription.client, one.topic, _loss(one, seq, entries))
+
+
+def crossed(history: History) -> Iterator[Violation]:
+    """A subscriber gets each message that another node of an undivided mesh has acknowledged.
+
+    The node of the subscriber gives it a position, so `lost` does not notice if none arrives.
+    """
+    if history.node is None or history.losses:
+        return
+    for subscription in history.subscriptions:
+        if subscription.began is None or subscription.left is not None:
+            continue
+        got = {entry.id for entry in subscription.received if isinstance(entry, Message)}
+        for one in history.publications.values():
+            if (
+                one.node != history.node
+                and one.outcome == "acknowledged"
+                and one.begun > subscription.began
+                and one.id not in got
+                and takes(subscription, one.topic)
+            ):
+                text = f"{one.id} of node{one.node} (begun {one.begun:.2f} s) did not come"
+                yield Violation("crossed", subscription.client, one.topic, text)
 
 
 def _positions(history: History) -> dict[str, int]:
@@ -465,6 +488,7 @@ RULES: Final[tuple[Callable[[History], Iterator[Violation]], ...]] = (
     numbered,
     in_turn,
     lost,
+    crossed,
     proven,
     allowed,
     connected,

@@ -13,8 +13,10 @@ from tests.simulation.prng import Random
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-Topology: TypeAlias = Literal["memory", "workers", "redis", "redis-aof", "redis-slow"]
-"""`redis-slow` is `redis-aof` with late answers of Redis, and clients that change subscriptions."""
+Topology: TypeAlias = Literal["memory", "workers", "redis", "redis-aof", "redis-slow", "mesh"]
+"""`redis-slow` is `redis-aof` with late answers of Redis, and clients that change subscriptions.
+`mesh` has no fault that separates its nodes, because they may then lose messages.
+"""
 TOPOLOGIES: Final[tuple[Topology, ...]] = get_args(Topology)
 Kind: TypeAlias = Literal["python", "typescript", "socket", "stream", "roamer", "http"]
 """The SDKs, raw readers of WebSockets and event streams, a raw reader that changes its
@@ -29,6 +31,10 @@ PATTERN: Final = "team.blue.*"
 BRISK: Final[Json] = {"node_heartbeat": 500, "node_timeout": 2_000, "presence_grace": 1_500}
 USUAL: Final[Json] = {"node_heartbeat": 2_000, "node_timeout": 8_000, "presence_grace": 5_000}
 PATIENT: Final[Json] = USUAL | {"feed_timeout": 40_000}
+MESHED: Final[Json] = {"mesh_ack_timeout": 5_000, "mesh_linger": 120_000}
+"""A node does not give up another one that is stopped for seconds, and stays subscribed for clients
+that are disconnected.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +143,7 @@ class Plan:
     @property
     def nodes(self) -> int:
         """Number of nodes."""
-        return 2 if self.topology.startswith("redis") else 1
+        return 1 if self.topology in {"memory", "workers"} else 2
 
     @property
     def durable(self) -> bool:
@@ -177,7 +183,7 @@ class _Drawing:
         self._seed = seed
         self._topology: Topology = topology
         self._redis = topology.startswith("redis")
-        self._nodes = 2 if self._redis else 1
+        self._nodes = 1 if topology in {"memory", "workers"} else 2
 
     def _pick(self, *options: Any) -> Any:
         return options[self._random.below(len(options))]
@@ -194,6 +200,8 @@ class _Drawing:
         settings = (PATIENT if cut_off is not None else self._pick(BRISK, BRISK, USUAL)) | {
             "history_max_messages": 1_000 if slow else self._pick(1_000, 1_000, 40)
         }
+        if self._topology == "mesh":
+            settings |= MESHED
         store = self._pick("redis", "valkey")
         disturbed = [one for one in clients if one.kind != "http"]
         if cut_off is not None:
@@ -345,7 +353,10 @@ class _Drawing:
 
     def _faults(self, clients: Sequence[Client]) -> tuple[Fault, ...]:
         scenes: list[Callable[[Sequence[Client]], list[Fault]]] = [self._network]
-        scenes += [self._process, self._lonely]
+        if self._topology == "mesh":
+            scenes += [self._network, self._pause]
+        else:
+            scenes += [self._process, self._lonely]
         if self._topology == "workers":
             scenes += [self._worker, self._worker]
         if self._redis:
@@ -382,6 +393,11 @@ class _Drawing:
         if kind == "stop" and self._random.below(3) == 0:
             lasts = self._between(0.2, 3.0)
         return [Fault(self._when(lasts), kind, on, lasts)]
+
+    def _pause(self, clients: Sequence[Client]) -> list[Fault]:
+        """Stop a node for a moment."""
+        on, lasts = f"node{self._random.below(self._nodes)}", self._between(0.2, 3.0)
+        return [Fault(self._when(lasts), "stop", on, lasts)]
 
     def _worker(self, clients: Sequence[Client]) -> list[Fault]:
         """Stop or kill a worker, or the bus of the workers."""

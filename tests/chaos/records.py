@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 Outcome: TypeAlias = Literal["acknowledged", "refused", "unknown"]
 
@@ -26,6 +29,7 @@ class Publication:
         outcome: The outcome; None while it is unknown.
         seq: The position in the acknowledgement.
         code: Code of the error that rejected the publish.
+        node: Index of the node that it was sent to.
     """
 
     id: str
@@ -41,6 +45,7 @@ class Publication:
     outcome: Outcome | None = None
     seq: int | None = None
     code: str | None = None
+    node: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +149,7 @@ class History:
         clients: All clients.
         members: Users that should be members of each topic at the end.
         present: Users that each node reports as present, by node and topic.
+        node: Index of the node of all clients and positions; None for all nodes.
     """
 
     retained: int = 100
@@ -155,3 +161,27 @@ class History:
     present: dict[tuple[str, str], list[str]] = field(
         default_factory=dict[tuple[str, str], list[str]]
     )
+    node: int | None = None
+
+    def of_node(self, node: int, names: Collection[str]) -> History:
+        """The part of a node that has its own positions and members, like the nodes of a mesh.
+
+        Args:
+            node: Index of the node.
+            names: Its clients.
+        """
+        return replace(
+            self,
+            publications={
+                id: one if one.node == node else replace(one, seq=None)
+                for id, one in self.publications.items()
+            },
+            subscriptions=[one for one in self.subscriptions if one.client in names],
+            clients=[one for one in self.clients if one.name in names],
+            members={
+                topic: [one for one in found if one in names]
+                for topic, found in self.members.items()
+            },
+            present={key: found for key, found in self.present.items() if key[0] == f"node{node}"},
+            node=node,
+        )

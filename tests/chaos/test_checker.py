@@ -204,6 +204,13 @@ def gap_that_counts_too_few(history: History) -> None:
     reader(history).received[2:4] = [gap(3, 4, missed=1)]
 
 
+def lost_between_nodes(history: History) -> None:
+    history.node = 1
+    history.publications["writer-3"].seq = None
+    for subscription in history.subscriptions[:2]:
+        del subscription.received[2]
+
+
 def received_without_permission(history: History) -> None:
     history.subscriptions[2].received.append(message(3))
 
@@ -288,6 +295,7 @@ PLANTED: list[tuple[str, Callable[[History], None]]] = [
     ("proven", gap_behind_its_place),
     ("proven", gap_that_counts_too_many),
     ("proven", gap_that_counts_too_few),
+    ("crossed", lost_between_nodes),
     ("allowed", received_without_permission),
     ("allowed", told_of_a_gap_without_permission),
     ("allowed", members_seen_without_permission),

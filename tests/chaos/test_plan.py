@@ -29,7 +29,7 @@ def test_a_seed_gives_the_same_plan_each_time_and_seeds_differ(topology: Topolog
 def test_the_plan_of_a_seed_is_the_same_on_every_python() -> None:
     plans = [draw(seed, topology).to_json() for seed in SEEDS for topology in TOPOLOGIES]
     # This value changes with every change of the drawing; earlier seeds then mean other plans.
-    assert zlib.crc32(json.dumps(plans).encode()) == 422936674
+    assert zlib.crc32(json.dumps(plans).encode()) == 703307865
 
 
 @pytest.mark.parametrize("topology", TOPOLOGIES)
@@ -55,13 +55,13 @@ def test_faults_come_in_order_within_the_run_and_concern_what_there_is(topology:
             elif fault.on in nodes:
                 assert fault.kind in PROCESS
             elif fault.on == "store":
-                assert plan.nodes == 2
+                assert topology.startswith("redis")
                 assert fault.kind in PROCESS | {"flush"}
             elif fault.on in {"worker", "bus"}:
                 assert topology == "workers"
                 assert fault.kind in {"stop", "kill"}
             elif fault.on in {"link0", "link1", "link*"}:
-                assert plan.nodes == 2
+                assert topology.startswith("redis")
                 assert fault.kind in LINK
             else:
                 assert fault.on == "*" or fault.on in clients

@@ -11,11 +11,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
+import httpx
+
 from pubsub_server.auth import dev_tokens
 from tests import forked
-from tests.chaos.networks import Network
+from tests.chaos.networks import HOST, Network
 from tests.chaos.records import Loss
 from tests.cluster.store import Store
+from tests.cluster.waiting import until
 from tests.ports import free_port
 
 if TYPE_CHECKING:
@@ -134,12 +137,16 @@ class World:
         try:
             if plan.topology.startswith("redis"):
                 await self._join(flags)
+            elif plan.topology == "mesh":
+                self._mesh(flags)
             elif plan.topology == "workers":
                 flags += ["--workers", "2"]
                 self.nodes.append(Node("node0", folder, *flags))
             else:
                 self.nodes.append(Node("node0", folder, *flags))
             await asyncio.gather(*(node.start() for node in self.nodes))
+            if plan.topology == "mesh":
+                await asyncio.gather(*map(_met, self.nodes))
         except BaseException:
             await self._end()
             raise
@@ -157,6 +164,14 @@ class World:
             url = ("--redis-url", f"redis://127.0.0.1:{link.ports[0]}", "--redis-shards", "4")
             more = ("--redis-durable",) if durable else ()
             self.nodes.append(Node(f"node{number}", self._folder, *flags, *url, *more))
+
+    def _mesh(self, flags: list[str]) -> None:
+        listen, other = free_port(), free_port()
+        for number in range(self._plan.nodes):
+            ports = ("--mesh-listen", str(listen), "--mesh-peer", f"{HOST}:{other}")
+            node = Node(f"node{number}", self._folder, *flags, "--backplane", "mesh", *ports)
+            self.nodes.append(node)
+            listen, other = other, listen
 
     async def __aexit__(
         self,
@@ -266,6 +281,17 @@ class World:
             await store.start()
         if fault.kind == "flush" or not self._plan.durable:
             self.losses.append(Loss(begun, self._now()))
+
+
+async def _met(node: Node) -> None:
+    """Wait until a node of a mesh is connected to the other one."""
+    url = f"http://{HOST}:{node.http_port}/metrics"
+    async with asyncio.timeout(START_WITHIN), httpx.AsyncClient(trust_env=False) as http:
+
+        async def connected() -> bool:
+            return "hanzo_pubsub_mesh_peers 1\n" in (await http.get(url)).text
+
+        await until(connected)
 
 
 async def _pause(pids: list[int], seconds: float) -> None:
