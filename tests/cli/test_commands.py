@@ -362,6 +362,18 @@ async def test_history_pages_back_before_an_id_and_behind_a_position(
     assert [m["data"] for m in after.records] == [2, 3, 4]
 
 
+async def test_history_rejects_an_id_that_no_retained_message_has(
+    ps: PubSubClient, run: Callable[..., Awaitable[Outcome]]
+) -> None:
+    oldest = await ps.publish("demo.a", {"type": "n", "data": 0})
+    assert (await run("history", "demo.a", "--before", oldest.id)).code == Exit.OK
+    outcome = await run("history", "demo.a", "--before", "nope")
+    error = outcome.note("error")
+    assert (outcome.code, outcome.out) == (Exit.USAGE, "")
+    assert error["message"].startswith("--before is 'nope', and no message in the history")
+    assert "`hanzo-pubsub history demo.a`" in error["remedy"]
+
+
 async def test_presence_lists_one_member_per_line(
     ps: PubSubClient, run: Callable[..., Awaitable[Outcome]]
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shlex
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from tests.cli.processes import LIMIT, started, until_subscribed, variables
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
+    from pathlib import Path
 
 PROGRAM = (sys.executable, "-W", "error", "-m", "hanzoai.pubsub.cli")
 
@@ -151,7 +153,6 @@ async def test_the_output_of_a_command_is_the_reply(
     ("command", "code", "data"),
     [
         ("sh -c 'exit 3'", "command_failed", {"exit": 3}),
-        ("/no/such/program", "command_failed", None),
         ("head -c 2000000 /dev/zero", "command_failed", None),
     ],
 )
@@ -166,6 +167,32 @@ async def test_a_command_that_fails_is_an_error_of_the_reply(
         out, _ = await process.communicate()
     assert (caught.value.code, caught.value.data) == (code, data)
     assert json.loads(out)["error"]["code"] == code
+
+
+async def test_a_command_that_was_removed_meanwhile_is_an_error_of_the_reply(
+    server: RunningServer, ps: PubSubClient, tmp_path: Path
+) -> None:
+    program = tmp_path / "program"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o700)
+    argv = ("respond", "demo.run", "--exec", shlex.quote(str(program)), "--count", "1")
+    async with started(*argv, env=variables(server)) as process:
+        await until_subscribed(process)
+        program.unlink()
+        with pytest.raises(ReplyError, match="cannot be started") as caught:
+            await ps.request("demo.run", None)
+        await process.communicate()
+    assert caught.value.code == "command_failed"
+
+
+@pytest.mark.parametrize("name", ["no-such-program", "/no/such/program", "."])
+def test_respond_names_a_program_that_it_cannot_run_before_it_connects(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(("respond", "demo.run", "--exec", f"{name} --fast")) == Exit.USAGE
+    error = json.loads(capsys.readouterr().err)
+    assert error["message"].startswith(f"--exec names {name!r}, which is not a program")
+    assert "path" in error["remedy"]
 
 
 async def test_a_command_is_stopped_when_no_one_waits_for_it(

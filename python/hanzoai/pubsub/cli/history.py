@@ -4,21 +4,35 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hanzoai.pubsub.cli.arguments import Parser, connection_arguments, count, moment, number
+from hanzoai.pubsub.cli.arguments import (
+    Parser,
+    connection_arguments,
+    count,
+    moment,
+    number,
+    usage_error,
+)
 from hanzoai.pubsub.cli.exits import Exit
 from hanzoai.pubsub.cli.messages import parts, to_json
 from hanzoai.pubsub.cli.output import Output, encode
 from hanzoai.pubsub.cli.session import DEFAULT_TIMEOUT, build_client, run
 from hanzoai.pubsub.cli.writer import Writer
+from hanzoai.pubsub.errors import InvalidOption
 
 if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Sequence
 
+    from hanzoai.pubsub.client import PubSubClient
+
 
 def main(argv: Sequence[str]) -> int:
     """Run the command."""
     args = _parser().parse_args(argv)
+    if args.before == "":
+        usage_error(
+            "--before is empty.", remedy="Write the id of a message, or leave out --before."
+        )
     output = Output(as_json=args.json)
     return run(output, args, lambda: _print(args, output))
 
@@ -66,8 +80,22 @@ async def _print(args: Namespace, output: Output) -> int:
                 output.line(*parts(message))
             else:
                 await writer.write(encode(to_json(message)) + "\n")
+        if empty and args.before is not None:
+            await _check_before(ps, args)
     finally:
         await ps.close(0)
     if empty and output.pretty:
         output.line("no messages")
     return Exit.OK
+
+
+async def _check_before(ps: PubSubClient, args: Namespace) -> None:
+    """Reject an id that no retained message has: for it, the server returns no messages."""
+    async for message in ps.history(args.topic, timeout=args.timeout or DEFAULT_TIMEOUT):
+        if message.id == args.before:
+            return
+    raise InvalidOption(
+        f"--before is {args.before!r}, and no message in the history of {args.topic} has this id.",
+        remedy=f"Write the `id` of a message that `hanzo-pubsub history {args.topic}` prints.",
+        field="before",
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import shlex
+import shutil
 from typing import TYPE_CHECKING, Any
 
 from hanzoai.pubsub.cli.arguments import (
@@ -99,6 +100,12 @@ def _command(text: str) -> Callable[[Message], Awaitable[Any]]:
         usage_error(f"--exec is not a command: {error}.", remedy="Check its quotes.")
     if not words:
         usage_error("--exec contains no command.", remedy="Write --exec 'jq .name'.")
+    if shutil.which(words[0]) is None:
+        usage_error(
+            f"--exec names {words[0]!r}, which is not a program that you may run.",
+            remedy="Check its name, its path and its permissions; for a command of the shell, "
+            "write --exec \"sh -c '...'\".",
+        )
     return Command(words).answer
 
 

@@ -8,7 +8,7 @@ import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
-from hanzoai.pubsub.cli.arguments import Parser, connection_arguments
+from hanzoai.pubsub.cli.arguments import Parser, connection_arguments, usage_error
 from hanzoai.pubsub.cli.exits import Exit
 from hanzoai.pubsub.cli.lines import binary_input, read_chunks
 from hanzoai.pubsub.cli.output import Output, encode
@@ -41,6 +41,8 @@ _CONTROL: Final = re.compile(
 def main(argv: Sequence[str]) -> int:
     """Run the command."""
     args = _parser().parse_args(argv)
+    if args.id == "":
+        usage_error("--id is empty.", remedy="Write the id of a stream, or leave out --id.")
     output = Output(as_json=args.json)
     return run(output, args, lambda: _stream(args, output))
 
