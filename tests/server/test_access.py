@@ -17,6 +17,7 @@ from aiohttp import web
 from cryptography.hazmat.primitives.asymmetric import ec
 from jwt.algorithms import ECAlgorithm
 
+from hanzoai.pubsub import AuthError, PubSubClient
 from pubsub_server.access import setup as access
 from pubsub_server.access.setup import StartError
 from pubsub_server.auth.jwks import FetchFailed
@@ -244,9 +245,17 @@ async def test_a_development_server_also_accepts_tokens_of_iam(iam: Iam) -> None
         assert await status(server, iam.token()[:-4]) == 401
 
 
-async def test_a_development_server_without_iam_rejects_tokens_of_iam(iam: Iam) -> None:
-    async with running_server() as server:
-        assert await status(server, iam.token()) == 401
+async def test_a_development_server_without_iam_names_the_setting_for_tokens_of_iam(
+    iam: Iam,
+) -> None:
+    async with running_server() as server, http_client(base_url=server.http) as client:
+        headers = {"Authorization": f"Bearer {iam.token()}"}
+        answer = await client.get("/v1/session", headers=headers)
+        assert answer.status_code == 401
+        assert "--iam-jwks-url" in answer.json()["remedy"]
+        with pytest.raises(AuthError, match="--iam-jwks-url"):
+            async with PubSubClient(server.ws, iam.token()) as ps:
+                await ps.connect()
 
 
 async def test_claims_may_have_other_names(iam: Iam) -> None:

@@ -145,8 +145,7 @@ def build_authenticator(
             claims=settings.jwt_claims,
         )
     if dev_key is not None:
-        development = DevTokens(dev_key)
-        jwts = development if jwks is None else DevelopmentJwts(development, jwks)
+        jwts = DevelopmentJwts(DevTokens(dev_key), jwks)
     if jwts is not None and settings.token_memory:
         jwts = RememberedTokens(jwts, settings.token_memory / 1000)
     keys: ApiKeys | None = None

@@ -79,10 +79,10 @@ class DevelopmentJwts:
 
     Args:
         development: Checks development tokens.
-        iam: Checks JWTs that IAM has signed.
+        iam: Checks JWTs that IAM has signed, if the server has its keys.
     """
 
-    def __init__(self, development: Authenticator, iam: Authenticator) -> None:
+    def __init__(self, development: Authenticator, iam: Authenticator | None) -> None:
         self._development = development
         self._iam = iam
 
@@ -96,8 +96,16 @@ class DevelopmentJwts:
             algorithm = jwt.get_unverified_header(strip_bearer(token)).get("alg")
         except jwt.PyJWTError:
             algorithm = None
-        chosen = self._iam if algorithm in ALGORITHMS else self._development
-        return await chosen.authenticate(token)
+        if algorithm not in ALGORITHMS:
+            return await self._development.authenticate(token)
+        if self._iam is None:
+            raise ServiceError(
+                "token_invalid",
+                "this is not a development token, and the server has no keys of its issuer",
+                remedy="Start the server with --iam-jwks-url and the address of the keys, or use "
+                "a token of `hanzo-pubsub token --user NAME`.",
+            )
+        return await self._iam.authenticate(token)
 
 
 class TokenRouter:
