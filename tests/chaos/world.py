@@ -289,7 +289,7 @@ async def _met(node: Node) -> None:
     async with asyncio.timeout(START_WITHIN), httpx.AsyncClient(trust_env=False) as http:
 
         async def connected() -> bool:
-            return "hanzo_pubsub_mesh_peers 1\n" in (await http.get(url)).text
+            return "hanzo_pubsub_mesh_peers 1." in (await http.get(url)).text
 
         await until(connected)
 
