@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = str(ROOT / "python" / "hanzoai" / "pubsub")
-RECEIVE = 10
+RECEIVE = 11
 """Maximum functions on the path of a received message."""
 
 PUBLISH = 15
@@ -41,7 +41,7 @@ WAITS = {
     "Inbox.empty",
     "Waiters.wait",
     "Waiters.notify",
-    "WebsocketsConnection.get_buffer",
+    "BufferedReads.get_buffer",
 }
 """Functions that run before or after a message."""
 

@@ -12,9 +12,11 @@ import socket
 from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Any, Final
 
+from hanzoai.pubsub.receiving import BufferedReads
+
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
 NEXT_AFTER: Final = 0.25
 """Seconds until the next address is tried, too, which RFC 8305 recommends."""
@@ -44,7 +46,31 @@ async def open_stream(
     """
     connected = await open_socket(host, port)
     name = None if tls is None else host
-    return await asyncio.open_connection(sock=connected, ssl=tls, server_hostname=name)
+    connect = asyncio.get_running_loop().create_connection
+    return await _opened(connect, sock=connected, ssl=tls, server_hostname=name)
+
+
+async def open_unix_stream(path: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Connect to a Unix socket.
+
+    Raises:
+        OSError: Nothing listens there.
+    """
+    return await _opened(asyncio.get_running_loop().create_unix_connection, path=path)
+
+
+class _Stream(BufferedReads, asyncio.StreamReaderProtocol):
+    """The protocol of a stream."""
+
+
+async def _opened(
+    connect: Callable[..., Awaitable[tuple[asyncio.Transport, _Stream]]], **options: Any
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Return what `asyncio.open_connection` does, with another protocol."""
+    reader = asyncio.StreamReader()
+    transport, protocol = await connect(lambda: _Stream(reader), **options)
+    loop = asyncio.get_running_loop()
+    return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
 
 
 async def _addresses(host: str, port: int) -> list[tuple[int, Any]]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from hanzoai.pubsub.dialing import open_stream
+from hanzoai.pubsub.dialing import open_stream, open_unix_stream
 from hanzoai.pubsub.errors import (
     ConnectionFailed,
     InvalidOption,
@@ -177,7 +177,7 @@ class Link:
         try:
             async with asyncio.timeout(timeout):
                 if target.path:
-                    return cls(*await asyncio.open_unix_connection(target.path))
+                    return cls(*await open_unix_stream(target.path))
                 context = (tls or _trust()) if target.tls else None
                 return cls(*await open_stream(target.host, target.port, context))
         except TimeoutError:

@@ -9,6 +9,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Protocol, cast
 
 from hanzoai.pubsub.keepalive import keep_alive
+from hanzoai.pubsub.receiving import BufferedReads
 from hanzoai.pubsub.sp.stats import PeerStats
 from hanzoai.pubsub.unparsed import FrameError
 
@@ -45,7 +46,7 @@ class Owner(Protocol):
         ...
 
 
-class Pipe(asyncio.Protocol):
+class Pipe(BufferedReads):
     """Reads and writes one connection.
 
     Args:

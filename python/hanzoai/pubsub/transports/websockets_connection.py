@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import mmap
 import ssl
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import SplitResult, urlsplit
@@ -29,6 +28,7 @@ from websockets.protocol import CLOSED, OPEN
 
 from hanzoai.pubsub.dialing import open_socket
 from hanzoai.pubsub.http.status import why_no_proxy, why_refused, why_unreachable
+from hanzoai.pubsub.receiving import BufferedReads
 from hanzoai.pubsub.settings.proxies import host_of, socket_proxy
 from hanzoai.pubsub.transports import TransportFailed
 from hanzoai.pubsub.transports.connection import (
@@ -49,13 +49,6 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.transports.connection import Owner
 
 _HEAD_END: Final = b"\r\n\r\n"
-
-_BUFFER: Final = 1 << 16
-"""Size of the receive buffer, in bytes.
-
-Without it, asyncio allocates 256 KiB for each read, which takes ten times as long as the read. The
-buffer is mapped, so that a connection takes only the memory of its largest read.
-"""
 
 _RESOLVED_HERE: Final = ("socks5:", "socks4:")
 """Schemes of proxies that get the address of the host, which this machine looks up."""
@@ -137,13 +130,12 @@ class _Connect(connect):
         return exc
 
 
-class WebsocketsConnection(ClientConnection, asyncio.BufferedProtocol):
+class WebsocketsConnection(BufferedReads, ClientConnection):
     """See `Connection`."""
 
     def __init__(self, owner: Owner, protocol: ClientProtocol, **kwargs: Any) -> None:
         super().__init__(protocol, **kwargs)
         self._owner = owner
-        self._buffer = memoryview(mmap.mmap(-1, _BUFFER))
         self.outgoing: list[bytes] = []
         self.arrived: list[bytes] = []
         self.sent = 0
@@ -164,13 +156,8 @@ class WebsocketsConnection(ClientConnection, asyncio.BufferedProtocol):
 
     # -------------------------------------------------------------- in
 
-    def get_buffer(self, sizehint: int) -> memoryview:
-        """Where the next bytes go."""
-        return self._buffer
-
-    def buffer_updated(self, nbytes: int) -> None:
+    def data_received(self, data: bytes) -> None:
         """Bytes have arrived."""
-        data = bytes(self._buffer[:nbytes])
         owner = self._owner
         owner.last_received = owner.now()
         self.at_once = self.sent == 1
@@ -182,12 +169,7 @@ class WebsocketsConnection(ClientConnection, asyncio.BufferedProtocol):
             if rest is not None:
                 self._frames = None
                 self._parse(rest)
-        owner.pass_on(nbytes)
-
-    def data_received(self, data: bytes) -> None:
-        """Bytes have arrived in a loop that has its own buffer, such as that of uvloop."""
-        self._buffer = memoryview(data)
-        self.buffer_updated(len(data))
+        owner.pass_on(len(data))
 
     def _parse(self, data: bytes) -> None:
         """Pass data to the library's parser: the handshake, and frames outside of the fast path."""
