@@ -78,7 +78,6 @@ def test_a_publish_takes_its_turn_when_it_is_within_the_bound_of_the_queue() -> 
     for ref in range(1, 6):
         publishes.publish(publish(ref, policy="block", background=ref < 5))
     rig.connect(Peer(acks=True, resends=True, rate=1))
-    publishes.flush()
     for _ in range(100):
         for name in sent(rig.log.entries):
             publishes.published(PublishedFrame(ref=name))
@@ -175,7 +174,6 @@ def test_each_publish_is_settled_once_and_counts_stay_true(script: list[tuple[st
         elif what == "connect" and not connected:
             connected = True
             rig.connect(Peer(acks=True, resends=how, rate=2))
-            publishes.flush()
         elif what == "lose" and connected:
             connected = False
             rig.lose()
@@ -192,6 +190,7 @@ def test_each_publish_is_settled_once_and_counts_stay_true(script: list[tuple[st
         assert publishes._flying[0] == len(publishes._flight) <= 3
         numbers = [entry.number for entry in publishes._queue.values()]
         assert numbers == sorted(numbers)
+    publishes.lost()
     publishes.settle_all(Rejected("closed", ""))
     settled = [effect.ref for effect in out if isinstance(effect, Settle)]
     assert sorted(settled) == list(range(1, refs + 1))

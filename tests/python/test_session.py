@@ -204,7 +204,7 @@ class Watched:
         self.finished = 0
 
     def handle(self, event: Any) -> None:
-        before = self.session.state
+        before = self.session.lifecycle.state
         if isinstance(event, events.TimerFired):
             self.timers.discard(event.name)
         if isinstance(event, events.Token | events.TokenFailed):
@@ -218,12 +218,12 @@ class Watched:
             self.published.add(event.ref)
         produced = self.session.handle(event)
         if before in FINAL:
-            assert self.session.state == before
+            assert self.session.lifecycle.state == before
             assert all(isinstance(e, Settle | effects.Joined) for e in produced)
         for effect in produced:
             assert not (self.finished and before not in FINAL), f"{effect} after the end"
             self._check(effect)
-        if self.session.state in FINAL:
+        if self.session.lifecycle.state in FINAL:
             assert self.finished == 1
             assert not self.timers
             assert not self.fetches
@@ -269,14 +269,14 @@ def test_any_sequence_of_events_is_survived(
     watched = Watched(options)
     for event in [*(usual if begun else []), *script]:
         watched.handle(event)
-    if abort or watched.session.state == "initialized":
+    if abort or watched.session.lifecycle.state == "initialized":
         watched.handle(events.Abort())
     else:
         watched.handle(events.Close())
         watched.handle(events.TimerFired("drain", 0))
-        if watched.session.state not in FINAL:
+        if watched.session.lifecycle.state not in FINAL:
             watched.handle(events.Abort())
-    assert watched.session.state in FINAL
+    assert watched.session.lifecycle.state in FINAL
 
 
 ok = AuthOkFrame(
@@ -292,7 +292,7 @@ def test_any_sequence_of_events_after_a_connection_is_survived(
     watched = Watched(options)
     for event in [*usual, events.Received(ok, 1000), *script, events.Abort()]:
         watched.handle(event)
-    assert watched.session.state in FINAL
+    assert watched.session.lifecycle.state in FINAL
 
 
 def connected(**options: Any) -> LoggedSession:
@@ -308,17 +308,17 @@ def test_each_close_code_has_the_effect_of_the_table(code: int | None) -> None:
     if code == 4409:
         # The first one may belong to a connection that the client has already lost.
         session.handle(events.Dropped(code, "closed"))
-        assert session.state == "waiting"
+        assert session.lifecycle.state == "waiting"
         for event in [events.TimerFired("retry", 0), *usual[-1:], events.Received(ok, 1000)]:
             session.handle(event)
     session.handle(events.Dropped(code, "closed"))
     action = next(
         (row.action for row in CLOSE_CODES if code and row.first <= code <= row.last), "retry"
     )
-    assert session.state == ("failed" if action == "stop" else "waiting")
+    assert session.lifecycle.state == ("failed" if action == "stop" else "waiting")
     session.handle(events.TimerFired("retry", 0))
     after = {"stop": "failed", "reauth": "resolving", "retry": "dialing"}[action]
-    assert str(session.state) == after
+    assert str(session.lifecycle.state) == after
 
 
 def test_the_delay_fits_full_jitter_with_the_servers_delay_as_minimum() -> None:

@@ -295,5 +295,5 @@ def check_end(shell: Shell) -> None:
         raise Violation(f"timers left: {sorted(shell.timers)}")
     if shell.link is not None:
         raise Violation("the transport is still open")
-    if shell.session.state not in ("closed", "failed"):
-        raise Violation(f"the state at the end is {shell.session.state}")
+    if shell.session.lifecycle.state not in ("closed", "failed"):
+        raise Violation(f"the state at the end is {shell.session.lifecycle.state}")

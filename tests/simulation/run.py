@@ -75,10 +75,10 @@ class Run:
         world.run(START + ROUGH)
         self._calm()
         world.run(START + ROUGH + CALM)
-        if self.shell.session.state != "connected":  # an earlier token may have expired
+        if self.shell.session.lifecycle.state != "connected":  # an earlier token may have expired
             world.run(world.now + 10_000)
-        if self.shell.session.state != "connected":
-            raise Violation(f"{self.shell.session.state} although all is calm")
+        if self.shell.session.lifecycle.state != "connected":
+            raise Violation(f"{self.shell.session.lifecycle.state} although all is calm")
         for event in self.subscriptions:
             if event.sub not in self.ended:
                 check_stream(self.server, self.shell, event, self.unseen[event.sub])
@@ -160,7 +160,7 @@ class Run:
     def _connected(self) -> Link | None:
         """The link of a session that is connected and receives from the server."""
         link = self.shell.link
-        if link is None or link.frozen or self.shell.session.state != "connected":
+        if link is None or link.frozen or self.shell.session.lifecycle.state != "connected":
             return None
         return link
 

@@ -153,10 +153,12 @@ def subscriptions_stay_live_over_a_drop(patch: Patch) -> None:
 
 @mutant
 def the_first_mark_is_not_taken(patch: Patch) -> None:
-    def broken(self: SeqCursor, replay: Replay, topic: str, pending: dict[str, int]) -> None:
-        del pending[topic]
+    advance = SeqCursor._advance
 
-    patch.setattr(SeqCursor, "_apply_position", broken)
+    def broken(self: SeqCursor, *args: Any, stated: bool = False, **more: Any) -> bool:
+        return not stated and advance(self, *args, **more)
+
+    patch.setattr(SeqCursor, "_advance", broken)
 
 
 @mutant
@@ -164,7 +166,8 @@ def no_overlap(patch: Patch) -> None:
     init = IdCursor.__init__
 
     def broken(self: IdCursor, *args: Any, **kwargs: Any) -> None:
-        init(self, *args, **{**kwargs, "overlap": 0})
+        init(self, *args, **kwargs)
+        self._overlap = 0
 
     patch.setattr(IdCursor, "__init__", broken)
     patch.setattr(IdCursor, "_holes", no_steps)
@@ -226,7 +229,7 @@ def sent_again_after_what_waits(patch: Patch) -> None:
 
     def broken(self: Publishes, entry: Any) -> None:
         enqueue(self, entry)
-        self._queue.move_to_end(entry.number)
+        self._queue.move_to_end(entry.publish.ref)
 
     patch.setattr(Publishes, "_enqueue", broken)
 

@@ -34,7 +34,7 @@ export class Attempts {
   /** Draw a wait with full jitter (LIFE-2). */
   _delay(attempt: number, bound: number = Infinity): number {
     const { retryBase, retryCap } = this._context.options;
-    const ceiling = Math.min(retryCap, retryBase * 2 ** Math.min(attempt, 30), bound);
+    const ceiling = Math.min(retryCap, retryBase * 2 ** attempt, bound);
     return Math.floor(this._context.random() * ceiling);
   }
 

@@ -97,7 +97,7 @@ export class SeqCursor implements Cursor {
     for (const [topic, _seq] of after) this.marks.set(topic, { _seq, _at: 0 });
     this._since = since;
     this._overlap = options.overlap;
-    this._remembered = Math.max(1, options.rememberedTopics, after.size);
+    this._remembered = Math.max(options.rememberedTopics, after.size);
   }
 
   request(): Request {
@@ -130,8 +130,7 @@ export class SeqCursor implements Cursor {
   }
 
   replay(replay: Replay, steps: Step[]): Envelope[] {
-    const { history = [], first, limit, whole } = replay;
-    const positions = new Map(Object.entries(replay.positions ?? {}));
+    const { history = [], first, limit, positions = {}, whole } = replay;
     const truncated = new Set(replay.truncated);
     const began = replay.timestamp ?? replay.at;
     let { held } = replay;
@@ -140,7 +139,6 @@ export class SeqCursor implements Cursor {
     // the rest may not arrive.
     if (!replay.more) this._since ??= Math.max(0, began - this._overlap);
     const marks = this.marks;
-    const reported = new Set<string>();
     /** Topics with replayed messages. */
     const proven = new Set<string>();
 
@@ -162,17 +160,17 @@ export class SeqCursor implements Cursor {
       stated?: boolean,
     ) => {
       const last = stated ? seq : seq - 1;
-      const strict = !(replayed && ignoresHoles(topic));
+      const strict = !ignoresHoles(topic);
       // Fill a hole of the answer with live messages: the log may no longer have them.
       if (replayed && strict && last > (marks.get(topic)?._seq ?? -1)) takeHeld(topic, last);
       const mark = marks.get(topic);
-      const unreported = !reported.has(topic);
-      const trimmed = unreported && truncated.has(topic);
+      const restarted = this._restarted.has(topic);
+      const trimmed = truncated.has(topic);
       if (!mark) {
-        if (unreported && (trimmed ? limit === undefined : this._hasDropped && !first && !stated)) {
+        // The gap of a log that restarted is reported already.
+        if (!restarted && (trimmed ? limit === undefined : this._hasDropped && !first && !stated)) {
           steps.push(gap(topic, trimmed ? 'history_trimmed' : 'unproven', undefined, last));
         }
-        reported.add(topic);
         this._setMark(topic, seq, time);
         return true;
       }
@@ -182,7 +180,6 @@ export class SeqCursor implements Cursor {
         // Both ends are in one log if it misses messages after the requested position or after
         // replayed ones: their number is known, unless the log restarted. Any log begins at a
         // position above the time of all earlier messages, in microseconds.
-        const restarted = this._restarted.has(topic);
         const known = !restarted && (trimmed || (replayed && proven.has(topic)));
         const leapt = mark._at && seq >= (mark._at + 1) * 1_000;
         const reason = known ? 'history_trimmed' : restarted || leapt ? 'log_reset' : 'unproven';
@@ -190,7 +187,7 @@ export class SeqCursor implements Cursor {
         steps.push(gap(topic, reason, mark._seq + 1, last, missed));
       }
       mark._seq = seq;
-      if (!stated) mark._at = time;
+      mark._at = time;
       return true;
     };
 
@@ -214,12 +211,6 @@ export class SeqCursor implements Cursor {
       );
     };
 
-    const pending = new Map(whole || first ? positions : []);
-    const applyPosition = (topic: string, position: number) => {
-      pending.delete(topic);
-      advance(topic, position, began, true, true);
-    };
-
     for (const topic of new Set(replay.reset)) {
       this._restarted.add(topic);
       const mark = marks.get(topic);
@@ -228,26 +219,23 @@ export class SeqCursor implements Cursor {
         takeHeld(topic);
         marks.delete(topic);
         steps.push(gap(topic, 'log_reset', mark._seq + 1));
-        reported.add(topic);
       }
     }
     for (const message of history) take(message, true);
-    for (const [topic, position] of pending) {
-      if (!marks.has(topic) || ignoresHoles(topic)) applyPosition(topic, position);
+    if (replay.more) return [];
+    // Messages up to these positions that have not arrived are missing.
+    for (const [topic, position] of Object.entries(positions)) {
+      advance(topic, position, began, true, true);
     }
-    const rest = replay.more ? [] : held;
-    for (const [n, message] of rest.entries()) {
+    for (const [n, message] of held.entries()) {
       const { topic, seq = 0 } = message;
-      const position = pending.get(topic) ?? seq;
-      if (seq > position) applyPosition(topic, position);
       const mark = marks.get(topic)?._seq ?? seq;
-      if (seq - 1 > Math.max(mark, positions.get(topic) ?? 0) && this.retried.get(topic) !== mark) {
+      if (seq > mark + 1 && this.retried.get(topic) !== mark) {
         this.retried.set(topic, mark);
-        return rest.slice(n);
+        return held.slice(n);
       }
       take(message);
     }
-    for (const [topic, position] of pending) applyPosition(topic, position);
     return [];
   }
 

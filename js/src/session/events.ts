@@ -13,8 +13,8 @@ import type { TimerName } from './ports.js';
 export interface SessionEvent extends Partial<Omit<Loose<ErrorInfo>, 'code'>> {
   /** The error code or close code of the cause. */
   readonly code?: string | number | undefined;
-  /** The kind of event, if relevant; the timer that fired. */
-  readonly kind?: 'dropped' | 'frame' | 'tokenFailed' | TimerName | undefined;
+  /** The timer that fired. */
+  readonly timer?: TimerName | undefined;
   /** When a frame arrived, by this machine's clock, Unix milliseconds. */
   readonly at?: number | undefined;
   /** The content of `auth.ok`. */
@@ -65,7 +65,7 @@ export function endsConnection({ code, ref }: ErrorFrame): boolean {
 /** The error code itself, or that of a close code. */
 export function codeOf(given: SessionEvent['code']): string {
   if (typeof given === 'string') return given;
-  for (const { code, close } of CODES.values()) if (close && close === given) return code;
+  for (const { code, close } of CODES.values()) if (close === given) return code;
   return 'connection_failed';
 }
 

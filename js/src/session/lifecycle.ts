@@ -59,7 +59,7 @@ export class Lifecycle implements Steps<SessionEvent> {
   /** Milliseconds until the next attempt, for the current state change. */
   private _retryIn: number | undefined;
   /** Timeout of the awaited pong in milliseconds. */
-  private _pongLimit: number;
+  private _pongLimit = 0;
   /** The id under which the server knows this client, or knew the page before it. */
   _clientId: string | undefined;
 
@@ -67,7 +67,6 @@ export class Lifecycle implements Steps<SessionEvent> {
     this._attempts = new Attempts(_context);
     this._credentials = new Credentials(_context);
     this._choice = new TransportChoice(_context);
-    this._pongLimit = _context.options.pongTimeout;
   }
 
   /** The connection is useful: earlier failures no longer count. */
@@ -146,7 +145,7 @@ export class Lifecycle implements Steps<SessionEvent> {
 
   get _shouldFallBack(): boolean {
     const choice = this._choice;
-    return choice._isLate && choice._mayFallBack && choice._httpWorks;
+    return choice._isLate && choice._httpWorks;
   }
 
   get _hasToken(): boolean {
@@ -184,8 +183,7 @@ export class Lifecycle implements Steps<SessionEvent> {
   }
 
   /** Call again after a while; until it ends, the token at hand is good. */
-  _scheduleRefetch(event: SessionEvent): void {
-    this._countCall(event);
+  _scheduleRefetch(): void {
     const wait = this._attempts._delay(this._credentials._failed - 1);
     this._context.timers.start('refresh', wait);
   }
@@ -195,9 +193,9 @@ export class Lifecycle implements Steps<SessionEvent> {
   }
 
   /** Hold no token; if the server refused it, tell the callback. */
-  _forgetToken({ kind }: SessionEvent): void {
+  _forgetToken(event: SessionEvent): void {
     this._credentials._forget();
-    if (kind === 'dropped' || kind === 'frame') this._credentials._rejected = true;
+    this._credentials._rejected = this._authFault(event);
     this._stop('expiry', 'refresh');
   }
 
@@ -223,7 +221,7 @@ export class Lifecycle implements Steps<SessionEvent> {
   _accept(event: SessionEvent): void {
     this._stop('open', 'suspend', 'fallback');
     this._overdue = this._choice._isLate = false;
-    if (this._hasPings) this._choice._hasOpened = true;
+    this._choice._hasOpened = this._hasPings;
     this._renew(event);
   }
 
@@ -231,11 +229,9 @@ export class Lifecycle implements Steps<SessionEvent> {
   _renew(event: SessionEvent): void {
     const { _context: context } = this;
     const peer = event.peer as Peer;
-    const isNew = !context.peer;
     this._clientId = [...peer.client_id].slice(0, 64).join('');
     context.peer = peer;
     context.ports.welcomed(peer);
-    if (isNew) this.operations?.publishes.connected(peer);
     this._credentials._accepted(peer.tokenLife);
   }
 
@@ -247,7 +243,7 @@ export class Lifecycle implements Steps<SessionEvent> {
 
   /** Send what waited. */
   _flush(): void {
-    this.operations?.publishes.flush();
+    this.operations?.publishes.connected(this._context.peer as Peer);
   }
 
   /** End the connection, or the attempt to open one. */
@@ -286,7 +282,7 @@ export class Lifecycle implements Steps<SessionEvent> {
     const choice = this._choice;
     if (this._useful) return;
     if (choice._name === 'sse') choice._change();
-    else if ((event.kind === 'open' || unexplained(event)) && choice._countFailure())
+    else if ((event.timer === 'open' || unexplained(event)) && choice._countFailure())
       this._probeHttp();
   }
 
@@ -306,10 +302,8 @@ export class Lifecycle implements Steps<SessionEvent> {
   // ---------------------------------------------------------------- actions: attempts
 
   /** Wait before the next attempt, longer each time, never less than the server asked. */
-  _planRetry(event: SessionEvent): void {
-    const { retry_after_ms: retryAfter = 0, kind } = event;
-    this._countCall(event);
-    if (kind === 'open') this._attempts._outage += this._context.options.openTimeout;
+  _planRetry({ retry_after_ms: retryAfter = 0, timer }: SessionEvent): void {
+    if (timer === 'open') this._attempts._outage += this._context.options.openTimeout;
     this._retryIn = this._attempts._plan(retryAfter, this.operations?.publishes.survivesDrop);
   }
 
@@ -325,7 +319,7 @@ export class Lifecycle implements Steps<SessionEvent> {
 
   /** The connection is stable: what failed before does not count any more. */
   _noteStable(): void {
-    this._replaced = this._useful = false;
+    this._replaced = false;
     this._noteUseful();
   }
 
@@ -376,17 +370,12 @@ export class Lifecycle implements Steps<SessionEvent> {
   /** Let no timer, no call and no transport outlive the session; settle what is left. */
   private _end(error?: Rejected): void {
     this._draining = true;
-    this._context.peer = undefined;
     this._context.timers.stopAll();
     this._credentials._abandon();
     this._hangUp(NORMAL);
     this.operations?.finish(error);
-    this._credentials._forget();
+    this._context.peer = undefined;
     this._context.ports.finished(error);
-  }
-
-  private _countCall({ kind }: SessionEvent): void {
-    if (kind === 'tokenFailed') this._credentials._failed += 1;
   }
 
   /** Who we are, and as which client. */

@@ -45,16 +45,10 @@ export class PresenceMembers {
       .map(([topic, room]) => [topic, inOrder(room)]);
   }
 
-  /** All topics with a known member. */
-  occupied(): string[] {
-    return [...this._rooms].filter(([, room]) => room.members.size).map(([topic]) => topic);
-  }
-
   /** Take a complete list: reports all of it the first time, and only differences after that. */
   snapshot(topic: string, members: readonly PresenceMember[]): Change[] {
     const room = this._open(topic);
     room.proven = true;
-    const old = room.members;
     const fresh = new Map(members.slice(0, MAX_MEMBERS).map((one) => [one.client_id, one]));
     if (!room.complete) {
       room.complete = true;
@@ -63,11 +57,10 @@ export class PresenceMembers {
       return [change(topic, room, 'snapshot')];
     }
     const out: Change[] = [];
-    room.members = new Map(old);
     for (const clientId of fresh.keys()) room.awaited.delete(clientId);
     // Report joins before leaves: a user whose connection has another id stays.
     for (const [clientId, member] of fresh) {
-      const before = old.get(clientId);
+      const before = room.members.get(clientId);
       if (!before || differs(before, member)) out.push(...put(topic, room, before, member));
     }
     for (const [clientId, member] of room.members) {
@@ -80,13 +73,12 @@ export class PresenceMembers {
   /** Take a join, update or leave from a message. */
   apply(message: Envelope): Change[] {
     const { topic, type } = message;
-    const isLeave = type === 'presence.leave';
     const data = memberData(message.data);
-    if (!data || (isLeave && !this._rooms.has(topic))) return [];
+    if (!data) return [];
     const clientId = data.client_id;
     const room = this._open(topic);
     const before = room.members.get(clientId);
-    if (isLeave) return before ? [take(topic, room, before)] : [];
+    if (type === 'presence.leave') return before ? [take(topic, room, before)] : [];
     if (!before && room.members.size - room.awaited.size >= MAX_MEMBERS) return [];
     const member = merge(before, data, message.timestamp);
     if (!member) return [];
@@ -222,7 +214,7 @@ function inOrder(room: Room): PresenceMember[] {
 
 /** Whether anything except `last_seen` differs. */
 function differs(a: PresenceMember, b: PresenceMember): boolean {
-  return a !== b && !same({ ...a, last_seen: 0 }, { ...b, last_seen: 0 });
+  return !same({ ...a, last_seen: 0 }, { ...b, last_seen: 0 });
 }
 
 /** Whether two JSON values are equal. */

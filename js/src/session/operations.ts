@@ -131,14 +131,12 @@ export class Operations {
   /** The server sent an error; false if it is not the answer to a request. */
   rejected(frame: ErrorFrame): boolean {
     const { subscriptions, publishes, ownPresence } = this;
-    const { code, ref, retry_after_ms: retryAfter } = frame;
-    if (publishes.rejected(frame)) return true;
-    const isLimited = code === RATE_LIMITED;
-    const isDelayed = isLimited && ownPresence?.rateLimited(ref);
-    const isAnswer = isDelayed || ownPresence?.rejected(frame) || subscriptions.rejected(frame);
-    if (isDelayed || (isLimited && !isAnswer && this._session.context.peer))
-      publishes.pause(retryAfter);
-    return isAnswer;
+    if (publishes.rejected(frame) || ownPresence?.rejected(frame) || subscriptions.rejected(frame))
+      return true;
+    if (frame.code === RATE_LIMITED && this._session.context.peer) {
+      publishes.pause(frame.retry_after_ms);
+    }
+    return false;
   }
 
   /** A timer of the operations fired. */
@@ -167,7 +165,7 @@ export class Operations {
       ...CLOSED,
       message: 'The client was closed before it could send the message.',
     };
-    this.subscriptions.lost();
+    this.lost();
     this.publishes.settleAll(unsent);
     this.ownPresence?.settleAll(unsent);
   }

@@ -9,6 +9,7 @@
 import type { ErrorFrame, ErrorInfo, JsonObject } from '../generated/wire.js';
 import type { Loose } from '../wire/compact.js';
 import type { Context } from './context.js';
+import { RATE_LIMITED } from './events.js';
 import type { Outcome, OutcomePort, Rejected } from './ports.js';
 import type { Publishes } from './publishes.js';
 import type { Routes } from './routes.js';
@@ -144,12 +145,10 @@ export class OwnPresence {
     if (!peer) return;
     const answers = peer.acks && peer.features.has('ref');
     for (const [topic, data] of this._later.items()) {
-      if (answers) {
-        // Keep the order between updates of all topics and updates of one.
-        const held = topic === undefined ? this._inFlight.size > 0 : this._inFlight.has(undefined);
-        if (held || this._publishes.paused) return;
-        if (this._inFlight.has(topic)) continue;
-      }
+      // Keep the order between updates of all topics and updates of one.
+      const held = topic === undefined ? this._inFlight.size > 0 : this._inFlight.has(undefined);
+      if (held || this._publishes.paused) return;
+      if (this._inFlight.has(topic)) continue;
       const refs = this._waiting.get(topic) ?? [];
       this._waiting.delete(topic);
       this._later.delete(topic);
@@ -164,33 +163,29 @@ export class OwnPresence {
     }
   }
 
-  /** The server acknowledged an update; returns false if `ref` is not known. */
-  acknowledged(ref: string | undefined): boolean {
+  /** The server acknowledged an update. */
+  acknowledged(ref: string | undefined): void {
     const update = this._take(ref);
-    if (!update) return false;
+    if (!update) return;
     this._settle(update.refs, ACKNOWLEDGED);
     this.flush();
-    return true;
   }
 
-  /** The server refused an update permanently; returns false if `ref` is not known. */
+  /** The server refused an update; returns false if its `ref` is not known. */
   rejected(frame: ErrorFrame): boolean {
     const update = this._take(frame.ref);
     if (!update) return false;
-    this._own.forget(update.topic, update.data);
-    const { refs, topic } = update;
-    this._reject(refs, { ...frame, topic: frame.topic ?? topic });
-    this.flush();
-    return true;
-  }
-
-  /** The server refused an update for now: send it again; returns false if `ref` is not known. */
-  rateLimited(ref: string | undefined): boolean {
-    const update = this._take(ref);
-    if (!update) return false;
-    this._later.restore(update.topic, update.data);
-    this._wait(update.topic, update.refs);
-    this._mergeWaiting();
+    const { topic, data, refs } = update;
+    if (frame.code === RATE_LIMITED) {
+      this._later.restore(topic, data);
+      this._wait(topic, refs);
+      this._mergeWaiting();
+      this._publishes.pause(frame.retry_after_ms);
+    } else {
+      this._own.forget(topic, data);
+      this._reject(refs, { ...frame, topic: frame.topic ?? topic });
+      this.flush();
+    }
     return true;
   }
 
@@ -200,11 +195,9 @@ export class OwnPresence {
     this._inFlight.clear();
   }
 
-  /** The session has ended. */
+  /** The session has ended, and its connection is lost. */
   settleAll(error: Rejected): void {
-    this.lost();
     for (const refs of this._waiting.values()) this._settle(refs, error);
-    this._waiting.clear();
   }
 
   /** Forget topics without a subscription. */
@@ -224,11 +217,10 @@ export class OwnPresence {
   /** Let calls wait for the next update of a topic. */
   private _wait(topic: Topic, refs: readonly number[]): void {
     const all = [...(this._waiting.get(topic) ?? []), ...refs];
-    if (all.length)
-      this._waiting.set(
-        topic,
-        all.sort((a, b) => a - b),
-      );
+    this._waiting.set(
+      topic,
+      all.sort((a, b) => a - b),
+    );
   }
 
   /** An update of all topics replaced updates of single topics: their calls wait for it. */

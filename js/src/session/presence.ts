@@ -64,7 +64,7 @@ export class Presence {
 
   /** Show an empty member list to a subscription that was refused for now. */
   hide(state: SubscriptionState): void {
-    for (const topic of wants(state) ? this._members.occupied() : []) {
+    for (const [topic] of wants(state) ? this._members.complete() : []) {
       if (covers(state, topic) && !this._leadsTo(state, topic)) {
         this._showOne(state, { topic, members: [], change: 'snapshot', member: undefined });
       }

@@ -133,10 +133,11 @@ export class Publishes {
 
   // ---------------------------------------------------------------- from the connection
 
-  /** A connection is open. */
+  /** A connection is open: send what waits. */
   connected({ burst }: Peer): void {
     this._settleDoubted();
     this._budget = burst * 1000;
+    this.flush();
   }
 
   /** The connection is lost: send publishes in flight again later. */
@@ -225,7 +226,7 @@ export class Publishes {
 
   /** The session has ended: sent publishes are unknown, unsent ones are refused. */
   settleAll(unsent: Rejected): void {
-    for (const entry of [...this._flight._all(), ...this._queue._all()]) {
+    for (const entry of this._queue._all()) {
       this._settle(entry, entry._sent ? { kind: 'unknown' } : unsent);
     }
   }

@@ -64,25 +64,22 @@ export class Session {
   /** The token callback failed; `refused`: another call would not help. */
   tokenFailed(call: number, refused: boolean, message: string): void {
     const code = refused ? 'auth_refused' : 'token_unavailable';
-    if (this.lifecycle._credentials._endCall(call)) {
-      this._fire(table.onTokenFailed, { kind: 'tokenFailed', code, message, refused });
-    }
+    const { _credentials: credentials } = this.lifecycle;
+    if (!credentials._endCall(call)) return;
+    credentials._failed += 1;
+    this._fire(table.onTokenFailed, { code, message, refused });
   }
 
   /** The transport is open; without `incremental`, one request carries all subscriptions. */
   opened(incremental: boolean): void {
-    const { lifecycle } = this;
-    if (!lifecycle.linked) return;
-    lifecycle._hasPings = incremental;
+    this.lifecycle._hasPings = incremental;
     this._fire(table.onOpened);
   }
 
   /** The transport is closed, or could not be opened. */
   dropped(code: number | undefined, message: string, retry_after_ms?: number): void {
-    const { lifecycle } = this;
-    if (!lifecycle.linked) return;
-    lifecycle.linked = false;
-    this._fire(table.onDropped, { kind: 'dropped', code, message, retry_after_ms });
+    this.lifecycle.linked = false;
+    this._fire(table.onDropped, { code, message, retry_after_ms });
   }
 
   /** Whether a WebSocket opened beside the event stream. */
@@ -111,7 +108,7 @@ export class Session {
   timerFired(timer: TimerName, idle: number): void {
     if (!this.context.timers.fired(timer)) return;
     const { lifecycle } = this;
-    const event: SessionEvent = { ...TIMEOUTS[timer], kind: timer, idle };
+    const event: SessionEvent = { ...TIMEOUTS[timer], timer, idle };
     const fire = table.ON_TIMER[timer];
     if (fire) {
       lifecycle._noteLate(timer);
@@ -121,7 +118,7 @@ export class Session {
     } else if (lifecycle._attempts._shortenLater) {
       table.onCalled(lifecycle, event);
     }
-    this._end(event);
+    this._end();
   }
 
   /**
@@ -134,21 +131,20 @@ export class Session {
     const { lifecycle, operations, context } = this;
     if (frame.type === 'message') {
       operations?.subscriptions.message(frame.message);
-    } else if (frame.type !== 'error' && frame.type !== 'auth.error') {
-      operations?.receive(frame, at);
-      this._end();
-    } else {
-      if (
-        frame.type === 'auth.error' ||
-        (lifecycle.state === 'authenticating' && actionOf(frame) !== 'retry')
-      ) {
-        table.onAuthError(lifecycle, { ...frame, kind: 'frame' });
-      } else if (lifecycle.linked) {
-        if (endsConnection(frame)) lifecycle._attempts._requestedWait = frame.retry_after_ms ?? 0;
-        if (!operations?.rejected(frame)) context.ports.problem(frame);
-      }
-      this._end(frame);
+      return;
     }
+    if (frame.type !== 'error' && frame.type !== 'auth.error') {
+      operations?.receive(frame, at);
+    } else if (
+      frame.type === 'auth.error' ||
+      (lifecycle.state === 'authenticating' && actionOf(frame) !== 'retry')
+    ) {
+      table.onAuthError(lifecycle, frame);
+    } else if (lifecycle.linked) {
+      if (endsConnection(frame)) lifecycle._attempts._requestedWait = frame.retry_after_ms ?? 0;
+      if (!operations?.rejected(frame)) context.ports.problem(frame);
+    }
+    this._end();
   }
 
   // ---------------------------------------------------------------- the end of each call
@@ -167,13 +163,13 @@ export class Session {
     event: SessionEvent = {},
   ): void {
     fire(this.lifecycle, event);
-    this._end(event);
+    this._end();
   }
 
   /** End a call: finish a session that has settled everything, and start timers. */
-  _end(event: SessionEvent = {}): void {
+  _end(): void {
     const { lifecycle, context } = this;
-    if (lifecycle._draining && !lifecycle._unsettled) table.onDrained(lifecycle, event);
+    if (lifecycle._draining && !lifecycle._unsettled) table.onDrained(lifecycle, {});
     if (context.timers._due.size) context.timers.startDue();
   }
 }

@@ -53,10 +53,13 @@ export class SubscriptionState {
   /** The connection is lost: held messages without their replay would move the cursor too far. */
   forget(): void {
     this.phase = 'pending';
-    this.ref = '';
     this.hold();
     this.cursor.retried.clear();
     this.recovering = this.retryPending = false;
-    this.answer = undefined;
+  }
+
+  /** Requested maximum per topic; undefined after the first answer. */
+  get limit(): number | undefined {
+    return this.answered ? undefined : this.request.history;
   }
 }

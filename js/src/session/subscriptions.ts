@@ -87,7 +87,7 @@ export class Subscriptions {
 
   /** A connection is open: request every subscription from its cursor. */
   connected(peer: Peer): void {
-    // The first connection changes no cursor: no subscription is answered before it.
+    // Before the first connection, no subscription is answered: its cursor is at its start.
     const { _last: last } = this;
     this._last = peer;
     this.presence?.reconnected(!last || last.client_id === peer.client_id);
@@ -99,7 +99,6 @@ export class Subscriptions {
 
   /** The connection is lost. */
   lost(): void {
-    this.requests.clear();
     this.presence?.lost();
     for (const state of this.routes.all.values()) state.forget();
   }
@@ -113,7 +112,6 @@ export class Subscriptions {
     for (const state of this.routes.all.values()) {
       const { phase, retryPending } = state;
       if (!incremental || phase === 'pending' || retryPending) {
-        this.requests.delete(state.ref);
         if (phase === 'live' && !retryPending) state.recovering = true;
         this._sendSubscribe(state);
       }
@@ -193,7 +191,7 @@ export class Subscriptions {
   /** Give it a cursor that fits the peer, which may be another one than before. */
   private _updateCursor(state: SubscriptionState, moved: boolean): void {
     const { cursor, request, answered } = state;
-    if (cursor.usesSeq === this._context.peer?.features.has('seq') && !(moved && answered)) return;
+    if (cursor.usesSeq === this._context.peer?.features.has('seq') && !moved) return;
     state.answered = false;
     const { newest: since, topics } = cursor;
     state.cursor = this._cursorFor(answered ? { ...request, since, after: undefined } : request);
@@ -216,7 +214,8 @@ export class Subscriptions {
   }
 
   private _sendSubscribe(state: SubscriptionState): void {
-    const { patterns: topics, request } = state;
+    const { patterns: topics } = state;
+    this.requests.delete(state.ref);
     const ref = this._nextRef('s');
     this.requests.set(ref, state);
     if (state.unrouted) {
@@ -232,7 +231,7 @@ export class Subscriptions {
       type: 'subscribe',
       topics,
       ...state.cursor.request(),
-      history: state.answered ? undefined : request.history,
+      history: state.limit,
       presence: this.presence?.watches(state) ?? false,
       ref,
     });
@@ -243,7 +242,6 @@ export class Subscriptions {
     state.recovering = true;
     state.hold(held);
     state.phase = 'joining';
-    state.ref = '';
     this._request(state);
   }
 
@@ -293,10 +291,9 @@ export class Subscriptions {
     // If the connection breaks between two parts, the next request continues from there. A request
     // for the newest few cannot continue, and an answer by time and ids is complete only at its
     // end.
-    const acceptsParts =
-      state.cursor.usesSeq && (state.answered || state.request.history === undefined);
+    const acceptsParts = state.cursor.usesSeq && state.limit === undefined;
     if (acceptsParts && history.length > this._context.options.heldMessages) {
-      this._admit(state, { ...whole, positions: {} }, at);
+      this._admit(state, whole, at);
       state.answer = { ...whole, history: [], reset: [] };
     }
     return undefined;
@@ -312,7 +309,6 @@ export class Subscriptions {
     }
     state.answered = true;
     state.phase = 'live';
-    state.ref = '';
     state.recovering = false;
     state.hold();
     if (!(recovering && this._context.peer?.incremental)) this.presence?.answered(state);
@@ -353,14 +349,14 @@ export class Subscriptions {
   }
 
   private _admit(state: SubscriptionState, answer: SubscribedFrame, at: number): Envelope[] {
-    const { request, answered, held, whole } = state;
+    const { request, answered, held, limit, whole } = state;
     const steps: Step[] = [];
     const replay: Replay = {
       ...answer,
       at,
       held,
       first: !answered,
-      limit: answered ? undefined : request.history,
+      limit,
       whole,
     };
     const rest = state.cursor.replay(replay, steps);
@@ -374,7 +370,6 @@ export class Subscriptions {
   }
 
   private _removePatterns(state: SubscriptionState, patterns: readonly string[]): void {
-    if (!patterns.length) return;
     this.routes.remove(state, patterns);
     const refused = new Set(patterns);
     state.patterns = state.patterns.filter((pattern) => !refused.has(pattern));

@@ -26,14 +26,12 @@ export class Timers {
 
   /** Start or restart it. */
   start(name: TimerName, after: number): void {
-    this._running.delete(name);
     this._running.set(name, after);
     this._ports.startTimer(name, after);
   }
 
   stop(...names: readonly TimerName[]): void {
     for (const name of names) {
-      this._due.delete(name);
       if (this._running.delete(name)) this._ports.cancelTimer(name);
     }
   }

@@ -66,7 +66,7 @@ export class TransportChoice {
   /** Try the WebSocket while the event stream works; one failure switches back. */
   _upgrade(): void {
     this._change();
-    this._failures = this._context.options.fallbackFailures - 1;
+    this._failures = this._context.options.fallbackFailures;
     this._httpWorks = true;
   }
 
@@ -85,6 +85,5 @@ export class TransportChoice {
   _noteUseful(): void {
     if (this._name === 'sse') return;
     this._failures = this._probes = 0;
-    this._httpWorks = false;
   }
 }

@@ -50,7 +50,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   'a mark does not move with the position in an answer': {
     file: 'session/cursor.ts',
-    from: 'for (const [topic, position] of pending) applyPosition(topic, position);',
+    from: 'advance(topic, position, began, true, true);',
     to: '',
     silent: true,
   },

@@ -23,11 +23,11 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
     'Math.min(MAX_RETRY_AFTER, ',
     'Math.max(',
   ),
-  'a wait does not double': replaced('attempts.ts', '* 2 ** Math.min(attempt, 30)', ''),
+  'a wait does not double': replaced('attempts.ts', '* 2 ** attempt', ''),
   'the outage is forgotten': replaced('attempts.ts', 'this._outage += this._wait;'),
   'a timed-out opening does not count as outage': replaced(
     'lifecycle.ts',
-    "if (kind === 'open') this._attempts._outage += this._context.options.openTimeout;",
+    "if (timer === 'open') this._attempts._outage += this._context.options.openTimeout;",
   ),
   'an unsettled publish does not shorten the waits': replaced(
     'attempts.ts',
@@ -100,13 +100,10 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
   ),
   'the next WebSocket is proven again': replaced(
     'transport_choice.ts',
-    'this._failures = this._context.options.fallbackFailures - 1;',
+    'this._failures = this._context.options.fallbackFailures;',
   ),
   'probes do not become rare': replaced('transport_choice.ts', '* 2 ** this._probes', ''),
-  'an old failure counts': replaced(
-    'transport_choice.ts',
-    'this._failures = this._probes = 0;\n    this._httpWorks = false;',
-  ),
+  'an old failure counts': replaced('transport_choice.ts', 'this._failures = this._probes = 0;'),
 
   // ---------------------------------------------------------------- timers, causes, the server
   'a timer may be too long': replaced('timers.ts', ' && after <= MAX_TIMER', ''),
@@ -121,7 +118,7 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
     'ref === undefined && CODES.get(code)?.close !== undefined',
     'false',
   ),
-  'a close code has no name': replaced('events.ts', 'close && close === given', 'false'),
+  'a close code has no name': replaced('events.ts', 'close === given', 'false'),
   'the expiry of a token is read with the wrong clock': replaced('peer.ts', 'end - now', 'end'),
   'the publish budget leaves no reserve': replaced(
     'peer.ts',
@@ -164,7 +161,7 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
   ),
   'closing does not wait for publishes': replaced(
     'session.ts',
-    'table.onDrained(lifecycle, event);',
+    'table.onDrained(lifecycle, {});',
     ';',
   ),
   'an early call is forgotten': replaced(
@@ -188,7 +185,7 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
   ),
   'a `rate_limited` without a ref does not pause': replaced(
     'operations.ts',
-    '(isLimited && !isAnswer && this._session.context.peer)',
+    'frame.code === RATE_LIMITED && this._session.context.peer',
     'false',
   ),
 

@@ -5,6 +5,7 @@ There is no clock: the length of an outage is the sum of its waits and failed op
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -39,11 +40,11 @@ class Attempts:
         self.can_shorten = False
         self.shorten_later = False
 
-    def delay(self, attempt: int, bound: int | None = None) -> int:
+    def delay(self, attempt: int, bound: float = inf) -> int:
         """Draw a wait with full jitter, in milliseconds (LIFE-2)."""
         options = self._context.options
-        ceiling = min(options.retry_cap, options.retry_base * 2 ** min(attempt, 30))
-        return int(self._context.random() * (ceiling if bound is None else min(ceiling, bound)))
+        ceiling = min(options.retry_cap, options.retry_base << attempt, bound)
+        return int(self._context.random() * ceiling)
 
     def plan(self, retry_after: int, *, unsettled: bool) -> int:
         """Draw the wait before the next attempt, and count this one.

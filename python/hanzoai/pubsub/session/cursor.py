@@ -63,7 +63,6 @@ class Replay:
         complete: No further part of the answer follows.
         whole: No held message was dropped.
         steps: New messages and gaps so far, in order.
-        reported: Topics whose messages or gaps are among the steps.
         proven: Topics with replayed messages.
     """
 
@@ -75,7 +74,6 @@ class Replay:
     complete: bool = True
     whole: bool = True
     steps: list[Step] = field(default_factory=list["Step"], init=False)
-    reported: set[str] = field(default_factory=set[str], init=False)
     proven: set[str] = field(default_factory=set[str], init=False)
 
     @property
@@ -154,10 +152,10 @@ class SeqCursor:
         self._since = request.since
         self._overlap = options.overlap  # milliseconds by which the clocks of two nodes may differ
         self._marks: dict[str, Mark] = {t: Mark(seq, 0) for t, seq in request.after.items()}
-        self._requested = frozenset(self._marks)
+        self._requested: frozenset[str] = frozenset()  # topics with a position in the last request
         # Above this number of topics, the one idle longest is dropped, and its later messages are
         # reported as unproven.
-        self._remembered = max(1, options.remembered_topics, len(self._marks))
+        self._remembered = max(options.remembered_topics, len(self._marks))
         self._has_dropped = False
         # Topics of which the current answer has messages of more than one log.
         self._restarted: set[str] = set()
@@ -232,33 +230,25 @@ class SeqCursor:
                 self._take_held(replay, topic, None)
                 del self._marks[topic]
                 replay.steps.append(Gap(topic, mark.seq + 1, None, None, "log_reset"))
-                replay.reported.add(topic)
         for message in answer.history:
             self._take(replay, message, replayed=True)
-        pending: dict[str, int] = {}
-        if replay.complete and (replay.whole or replay.first):
-            pending = dict(answer.positions)
-        for topic in list(pending):
-            if topic not in self._marks or self._ignores_holes(replay, topic):
-                self._apply_position(replay, topic, pending)
-        held = replay.held if replay.complete else ()
+        if not replay.complete:
+            return replay.steps, ()
+        # Messages up to these positions that have not arrived are missing.
+        for topic, seq in answer.positions.items():
+            self._advance(replay, topic, seq, replay.began, replayed=True, stated=True)
+        held = replay.held
         for n, message in enumerate(held):
-            topic, seq = message.topic, message.seq
-            if seq is not None:
-                if seq > pending.get(topic, seq):
-                    self._apply_position(replay, topic, pending)
-                mark = self._marks.get(topic)
-                if (
-                    mark is not None
-                    and seq > mark.seq + 1
-                    and seq - 1 > answer.positions.get(topic, -1)
-                    and self.retried.get(topic) != mark.seq
-                ):
-                    self.retried[topic] = mark.seq
-                    return replay.steps, held[n:]
+            mark = self._marks.get(message.topic)
+            if (
+                mark is not None
+                and message.seq is not None
+                and message.seq > mark.seq + 1
+                and self.retried.get(message.topic) != mark.seq
+            ):
+                self.retried[message.topic] = mark.seq
+                return replay.steps, held[n:]
             self._take(replay, message)
-        for topic in list(pending):
-            self._apply_position(replay, topic, pending)
         return replay.steps, ()
 
     def _take(self, replay: Replay, message: Message, *, replayed: bool = False) -> None:
@@ -270,10 +260,6 @@ class SeqCursor:
             if replayed:
                 replay.proven.add(topic)
         replay.steps.append(message)
-
-    def _apply_position(self, replay: Replay, topic: str, pending: dict[str, int]) -> None:
-        """The server's report of a position is due: messages up to it are missing."""
-        self._advance(replay, topic, pending.pop(topic), replay.began, replayed=True, stated=True)
 
     def _advance(
         self, replay: Replay, topic: str, seq: int, at: int, *, replayed: bool, stated: bool = False
@@ -292,22 +278,19 @@ class SeqCursor:
             Whether the position is new.
         """
         last = seq if stated else seq - 1
-        strict = not (replayed and self._ignores_holes(replay, topic))
+        strict = not self._ignores_holes(replay, topic)
         mark = self._marks.get(topic)
         if replayed and strict and last > (-1 if mark is None else mark.seq):
             # Fill a hole of the answer with live messages: the log may no longer have them.
             self._take_held(replay, topic, last)
             mark = self._marks.get(topic)
-        unreported = topic not in replay.reported
-        trimmed = unreported and topic in replay.answer.truncated
+        restarted = topic in self._restarted  # which is reported already
+        trimmed = topic in replay.answer.truncated
         if mark is None:
-            if trimmed and replay.limit is None:
+            if trimmed and replay.limit is None and not restarted:
                 replay.steps.append(Gap(topic, None, last, None, "history_trimmed"))
-            elif (
-                unreported and not trimmed and self._has_dropped and not replay.first and not stated
-            ):
+            elif self._has_dropped and not (trimmed or restarted or replay.first or stated):
                 replay.steps.append(Gap(topic, None, last, None, "unproven"))
-            replay.reported.add(topic)
             self._set_mark(topic, seq, at)
             return True
         if seq <= mark.seq:
@@ -317,7 +300,6 @@ class SeqCursor:
                 return False
             # Both ends are in one log if it misses messages after the requested position or after
             # replayed ones: their number is known, unless the log started again.
-            restarted = topic in self._restarted
             known = not restarted and (trimmed or (replayed and topic in replay.proven))
             missed = last - mark.seq if known else None
             # Any log begins at a position above the time of all earlier messages, in microseconds.
@@ -327,17 +309,16 @@ class SeqCursor:
             )
             replay.steps.append(Gap(topic, mark.seq + 1, last, missed, reason))
         mark.seq = seq
-        if not stated:
-            mark.at = at
+        mark.at = at
         return True
 
     def _take_held(self, replay: Replay, topic: str, last: int | None) -> None:
         """Take the held messages of a topic up to `last`; None takes those that continue it."""
         later: list[Message] = []
         for message in replay.held:
-            seq, mark = message.seq, self._marks.get(topic)
-            following = 0 if mark is None else mark.seq + 1
-            if message.topic != topic or seq is None or seq > (following if last is None else last):
+            seq = message.seq
+            most = self._marks[topic].seq + 1 if last is None else last
+            if message.topic != topic or seq is None or seq > most:
                 later.append(message)
             else:
                 self._take(replay, message)

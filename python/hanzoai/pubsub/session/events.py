@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
 from hanzoai.pubsub.generated.errors import CODES, close_action
 
@@ -24,7 +24,7 @@ class SessionEvent:
     """Input of the guards and actions of the lifecycle; an event sets the fields that it has.
 
     Attributes:
-        kind: The kind of event, if relevant; the timer that fired.
+        timer: The timer that fired.
         code: The error code or close code of the cause.
         message: The cause in words, without secrets.
         remedy: What to do about it, if the server stated it.
@@ -40,7 +40,7 @@ class SessionEvent:
         idle: Milliseconds since the last byte of the transport.
     """
 
-    kind: Literal["dropped", "frame", "token_failed"] | TimerName | None = None
+    timer: TimerName | None = None
     code: str | int | None = None
     message: str | None = None
     remedy: str | None = None
@@ -75,7 +75,6 @@ TIMEOUTS: Final[Mapping[TimerName, SessionEvent]] = {
 def event_of(frame: AuthErrorFrame | ErrorFrame) -> SessionEvent:
     """The event of an error that the server sent."""
     return SessionEvent(
-        kind="frame",
         code=frame.code,
         message=frame.message,
         remedy=frame.remedy,
@@ -112,5 +111,5 @@ def code_of(given: str | int | None) -> str:
     """The error code itself, or that of a close code."""
     if isinstance(given, str):
         return given
-    by_close = (known.code for known in CODES.values() if known.close and known.close == given)
+    by_close = (known.code for known in CODES.values() if known.close == given)
     return next(by_close, "connection_failed")

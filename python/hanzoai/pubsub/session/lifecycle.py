@@ -33,6 +33,8 @@ RECONNECTS: Final = 4000
 REPLACED: Final = 4409
 """Close code of a connection that another one has replaced."""
 
+UNSENT: Final = "The client was closed before it could send the message."
+
 AFTER: Final[dict[Timer, str]] = {
     "ping": "ping_interval",
     "pong": "pong_timeout",
@@ -79,7 +81,7 @@ class Lifecycle(Steps[SessionEvent]):
         self._replaced = False
         self._overdue = False
         self._retry_in: int | None = None  # milliseconds, of the current state change
-        self._pong_limit = context.options.pong_timeout  # milliseconds for the awaited pong
+        self._pong_limit = 0  # milliseconds for the awaited pong
 
     # ---------------------------------------------------------------- events
 
@@ -103,9 +105,9 @@ class Lifecycle(Steps[SessionEvent]):
             self._overdue = True
             self.attempts.outage = max(self.attempts.outage, self._options.suspend_after)
 
-    def note_useful(self, *, always: bool = False) -> None:
+    def note_useful(self) -> None:
         """The connection is useful: earlier failures no longer count against the transport."""
-        if always or not self._useful:
+        if not self._useful:
             self._useful = True
             self.attempts.outage = 0
             self.choice.note_useful()
@@ -168,7 +170,7 @@ class Lifecycle(Steps[SessionEvent]):
     def should_fall_back(self, event: SessionEvent, /) -> bool:
         """The first WebSocket is late, and HTTP has answered as a PubSub service."""
         choice = self.choice
-        return choice.is_late and choice.may_fall_back and choice.http_works
+        return choice.is_late and choice.http_works
 
     def has_token(self, event: SessionEvent, /) -> bool:
         """There is a token."""
@@ -216,7 +218,6 @@ class Lifecycle(Steps[SessionEvent]):
 
     def schedule_refetch(self, event: SessionEvent, /) -> None:
         """Call again after a while; the current token is used until it expires."""
-        self.credentials.failed += event.kind == "token_failed"
         self._timers.start("refresh", self.attempts.delay(self.credentials.failed - 1))
 
     def keep_token(self, event: SessionEvent, /) -> None:
@@ -226,7 +227,7 @@ class Lifecycle(Steps[SessionEvent]):
     def forget_token(self, event: SessionEvent, /) -> None:
         """Drop the token; if the server rejected it, inform the callback."""
         self.credentials.forget()
-        self.credentials.rejected |= event.kind in ("dropped", "frame")
+        self.credentials.rejected = self.auth_fault(event)
         self._timers.stop("expiry", "refresh")
 
     def send_auth(self, event: SessionEvent, /) -> None:
@@ -248,18 +249,15 @@ class Lifecycle(Steps[SessionEvent]):
         """The server authenticated the client: record its features."""
         self._timers.stop("open", "suspend", "fallback")
         self._overdue = self.choice.is_late = False
-        self.choice.has_opened |= self.incremental
+        self.choice.has_opened = self.incremental
         self.renew(event)
 
     def renew(self, event: SessionEvent, /) -> None:
         """The server accepted the token."""
         peer = cast("Peer", event.peer)
-        is_new = self._context.peer is None
         self._client_id = peer.client_id[:64]
         self._context.peer = peer
         self._ports.welcomed(peer)
-        if is_new:
-            self._publishes.connected(peer)
         self.credentials.accepted(peer.token_life)
 
     def rejoin(self, event: SessionEvent, /) -> None:
@@ -269,15 +267,12 @@ class Lifecycle(Steps[SessionEvent]):
 
     def flush(self, event: SessionEvent, /) -> None:
         """Send waiting publishes."""
-        self._publishes.flush()
+        self._publishes.connected(cast("Peer", self._context.peer))
 
     def leave(self, event: SessionEvent, /) -> None:
         """Close the connection, or cancel the attempt to open one."""
         self._timers.stop("open", "ping", "pong", "stable", "refresh", "pace", "rejoin", "grace")
-        self._subscriptions.lost()
-        self._publishes.lost()
-        self._own_presence.lost()
-        self._context.peer = None
+        self._lose()
         self.start_suspend(event)
         self._hang_up(RECONNECTS)
 
@@ -306,7 +301,7 @@ class Lifecycle(Steps[SessionEvent]):
             return
         if self.choice.name == "sse":
             self.choice.change()
-        elif (event.kind == "open" or unexplained(event)) and self.choice.count_failure():
+        elif (event.timer == "open" or unexplained(event)) and self.choice.count_failure():
             self.probe_http(event)
 
     def probe_http(self, event: SessionEvent, /) -> None:
@@ -335,8 +330,7 @@ class Lifecycle(Steps[SessionEvent]):
 
         The waits grow, and are never shorter than the server requested.
         """
-        self.credentials.failed += event.kind == "token_failed"
-        if event.kind == "open":
+        if event.timer == "open":
             self.attempts.outage += self._options.open_timeout
         self._retry_in = self.attempts.plan(
             event.retry_after_ms or 0, unsettled=self._publishes.survives_drop
@@ -361,7 +355,7 @@ class Lifecycle(Steps[SessionEvent]):
     def note_stable(self, event: SessionEvent, /) -> None:
         """The connection is stable: earlier failures no longer count."""
         self._replaced = False
-        self.note_useful(always=True)
+        self.note_useful()
 
     def start_drain(self, event: SessionEvent, /) -> None:
         """Start the timeout for settling the publishes."""
@@ -390,14 +384,11 @@ class Lifecycle(Steps[SessionEvent]):
 
     def fail(self, event: SessionEvent, /) -> None:
         """End with an error that no retry fixes."""
-        error = Rejected(code_of(event.code), event.message or "", event.remedy)
-        self._end(error)
-        self._ports.finished(error)
+        self._end(Rejected(code_of(event.code), event.message or "", event.remedy))
 
     def finish(self, event: SessionEvent, /) -> None:
         """End as requested."""
-        self._end(Rejected("closed", "The client was closed before it could send the message."))
-        self._ports.finished(None)
+        self._end(None)
 
     # ---------------------------------------------------------------- inside
 
@@ -407,17 +398,24 @@ class Lifecycle(Steps[SessionEvent]):
             self.is_linked = False
             self._ports.hang_up(code)
 
-    def _end(self, unsent: Rejected) -> None:
+    def _lose(self) -> None:
+        """The connection is lost."""
+        self._subscriptions.lost()
+        self._publishes.lost()
+        self._own_presence.lost()
+        self._context.peer = None
+
+    def _end(self, error: Rejected | None) -> None:
         """Stop all timers, calls and the transport; settle the remaining publishes."""
         self.is_draining = True
-        self._subscriptions.lost()
-        self._context.peer = None
         self._timers.stop_all()
         self.credentials.abandon()
         self._hang_up(NORMAL)
+        self._lose()
+        unsent = error or Rejected("closed", UNSENT)
         self._publishes.settle_all(unsent)
         self._own_presence.settle_all(unsent)
-        self.credentials.forget()
+        self._ports.finished(error)
 
     def _auth(self, client_id: str | None) -> AuthFrame:
         """The `auth` frame for the current token."""

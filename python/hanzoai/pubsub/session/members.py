@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any, Final, Literal, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from pydantic import ValidationError
 
@@ -16,12 +16,9 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.generated.wire import Message
     from hanzoai.pubsub.values import PresenceChangeKind
 
-KINDS: Final[dict[str, Literal["join", "update", "leave"]]] = {
-    "presence.join": "join",
-    "presence.update": "update",
-    "presence.leave": "leave",
-}
-"""The change for each presence type."""
+LEAVE: Final = "presence.leave"
+TYPES: Final = frozenset({"presence.join", "presence.update", LEAVE})
+"""The types of presence messages."""
 
 MAX_TOPICS: Final = 10_000
 """Maximum topics; beyond that, those without members are dropped, or else the one idle longest."""
@@ -62,15 +59,10 @@ class PresenceMembers:
         """Every topic with a snapshot, and its members."""
         return [(topic, _in_order(room)) for topic, room in self._rooms.items() if room.complete]
 
-    def occupied(self) -> list[str]:
-        """Every topic with a known member."""
-        return [topic for topic, room in self._rooms.items() if room.members]
-
     def snapshot(self, topic: str, members: Sequence[PresenceMember]) -> list[PresenceChange]:
         """Process a complete list: report it whole the first time, and as differences later."""
         room = self._open(topic)
         room.proven = True
-        old = room.members
         new = {member.client_id: member for member in members[:MAX_MEMBERS]}
         if not room.complete:
             room.complete = True
@@ -78,12 +70,11 @@ class PresenceMembers:
             room.awaited = {}
             return [PresenceChange(topic, _in_order(room), "snapshot")]
         out: list[PresenceChange] = []
-        room.members = dict(old)
         for client_id in new:
             room.awaited.pop(client_id, None)
         # Report joins before leaves, so that a user whose connection has a new id stays.
         for client_id, member in new.items():
-            before = old.get(client_id)
+            before = room.members.get(client_id)
             if before is None or _differs(before, member):
                 out += _put(room, topic, before, member)
         for client_id, member in list(room.members.items()):
@@ -93,19 +84,14 @@ class PresenceMembers:
 
     def apply(self, message: Message) -> list[PresenceChange]:
         """Process a join, update or leave message."""
-        kind = KINDS.get(message.type)
         data = _member_data(message.data)
-        if kind is None or data is None:
+        if data is None:
             return []
         topic, client_id = message.topic, cast("str", data["client_id"])
-        if kind == "leave" and topic not in self._rooms:
-            return []
         room = self._open(topic)
         before = room.members.get(client_id)
-        if kind == "leave":
-            if before is None:
-                return []
-            return [_take(room, topic, before)]
+        if message.type == LEAVE:
+            return [] if before is None else [_take(room, topic, before)]
         if before is None and len(room.members) - len(room.awaited) >= MAX_MEMBERS:
             return []
         member = _merge(before, data, message.timestamp)
@@ -166,11 +152,12 @@ class PresenceMembers:
         out: list[PresenceChange] = []
         for topic, room in self._rooms.items():
             proven = room.proven or (room.complete and named(topic))
-            if not proven and room.awaited and takes(topic):
-                room.proven = True
-            elif not proven and room.members and takes(topic):
+            if proven or not room.members or not takes(topic):
+                continue
+            room.proven = True
+            if not room.awaited:
                 room.members = {}
-                room.complete, room.proven = False, True
+                room.complete = False
                 out.append(PresenceChange(topic, (), "snapshot"))
         return out
 
@@ -226,7 +213,7 @@ def _in_order(room: _Room) -> tuple[PresenceMember, ...]:
 
 def _differs(a: PresenceMember, b: PresenceMember) -> bool:
     """Whether anything except `last_seen` differs."""
-    return a is not b and a.model_copy(update={"last_seen": b.last_seen}) != b
+    return a.model_copy(update={"last_seen": b.last_seen}) != b
 
 
 def _member_data(data: object) -> dict[str, Any] | None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from hanzoai.pubsub.generated.wire import PresenceUpdateFrame
 from hanzoai.pubsub.session.ports import Acked, Rejected
 from hanzoai.pubsub.session.publish_state import rejection
+from hanzoai.pubsub.session.publishes import RATE_LIMITED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -141,13 +142,12 @@ class OwnPresence:
             return
         answers = peer.acks and "ref" in peer.features
         for topic, data in list(self._later.items()):
-            if answers:
-                # Keep the order between an update for all topics and one for a single topic.
-                held = bool(self._in_flight) if topic is None else None in self._in_flight
-                if held or self._publishes.paused:
-                    return
-                if topic in self._in_flight:
-                    continue
+            # Keep the order between an update for all topics and one for a single topic.
+            held = bool(self._in_flight) if topic is None else None in self._in_flight
+            if held or self._publishes.paused:
+                return
+            if topic in self._in_flight:
+                continue
             refs = self._waiting.pop(topic, [])
             self._later.delete(topic)
             self._number += 1
@@ -159,34 +159,28 @@ class OwnPresence:
             else:
                 self._settle(refs, _ACKNOWLEDGED)
 
-    def acknowledged(self, ref: str | None) -> bool:
-        """The server answered; False if the `ref` is unknown."""
+    def acknowledged(self, ref: str | None) -> None:
+        """The server answered."""
         update = self._take(ref)
-        if update is None:
-            return False
-        self._settle(update.refs, _ACKNOWLEDGED)
-        self.flush()
-        return True
+        if update is not None:
+            self._settle(update.refs, _ACKNOWLEDGED)
+            self.flush()
 
     def rejected(self, frame: ErrorFrame) -> bool:
-        """The server rejected it permanently; False if the `ref` is unknown."""
+        """The server rejected it; False if the `ref` is unknown."""
         update = self._take(frame.ref)
         if update is None:
             return False
-        self._own.forget(update.topic, update.data)
-        error = rejection(frame)
-        self._reject(update.refs, replace(error, topic=error.topic or update.topic))
-        self.flush()
-        return True
-
-    def rate_limited(self, ref: str | None) -> bool:
-        """The server rejected it temporarily: send it again; False if the `ref` is unknown."""
-        update = self._take(ref)
-        if update is None:
-            return False
-        self._later.restore(update.topic, update.data)
-        self._wait(update.topic, update.refs)
-        self._merge_waiting()
+        if frame.code == RATE_LIMITED:
+            self._later.restore(update.topic, update.data)
+            self._wait(update.topic, update.refs)
+            self._merge_waiting()
+            self._publishes.pause(frame.retry_after_ms)
+        else:
+            self._own.forget(update.topic, update.data)
+            error = rejection(frame)
+            self._reject(update.refs, replace(error, topic=error.topic or update.topic))
+            self.flush()
         return True
 
     def lost(self) -> None:
@@ -196,11 +190,9 @@ class OwnPresence:
         self._in_flight.clear()
 
     def settle_all(self, error: Rejected) -> None:
-        """The session has ended."""
-        self.lost()
+        """The session has ended, and its connection is lost."""
         for refs in self._waiting.values():
             self._settle(refs, error)
-        self._waiting.clear()
 
     def keep_topics(self) -> None:
         """Drop updates of topics that no subscription matches."""
@@ -215,9 +207,7 @@ class OwnPresence:
 
     def _wait(self, topic: str | None, refs: Sequence[int]) -> None:
         """Let calls wait for the next update of a topic."""
-        every = sorted([*self._waiting.get(topic, ()), *refs])
-        if every:
-            self._waiting[topic] = every
+        self._waiting[topic] = sorted([*self._waiting.get(topic, ()), *refs])
 
     def _merge_waiting(self) -> None:
         """Let calls whose updates were merged into one for all topics wait for that one."""

@@ -62,7 +62,7 @@ class Presence:
 
     def hide(self, state: SubscriptionState) -> None:
         """Report an empty list to a subscription for topics that were denied temporarily."""
-        for topic in self._members.occupied():
+        for topic, _ in self._members.complete():
             if _wants(state) and _covers(state, topic) and not self._leads_to(state, topic):
                 self._ports.presence_changed(state.sub, PresenceChange(topic, (), "snapshot"))
         self.keep_topics()

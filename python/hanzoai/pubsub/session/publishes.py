@@ -153,9 +153,10 @@ class Publishes:
     # ---------------------------------------------------------------- from the connection
 
     def connected(self, peer: Peer) -> None:
-        """A connection is open."""
+        """A connection is open: send what waits."""
         self._settle_doubted()
         self._budget = peer.burst * 1000
+        self.flush()
 
     def lost(self) -> None:
         """The connection is lost: publishes in flight are sent again later."""
@@ -259,7 +260,7 @@ class Publishes:
 
     def settle_all(self, unsent: Rejected) -> None:
         """The session has ended: sent publishes are unknown, unsent ones are rejected."""
-        for entry in (*self._flight.values(), *self._queue.values()):
+        for entry in list(self._queue.values()):
             self._settle(entry, Unknown() if entry.sent else unsent)
 
     # ---------------------------------------------------------------- inside

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from hanzoai.pubsub.generated.lifecycle import Event as Name
-    from hanzoai.pubsub.generated.lifecycle import State
     from hanzoai.pubsub.session.peer import Peer
     from hanzoai.pubsub.session.ports import Ports, TimerName
     from hanzoai.pubsub.session.requests import Publish, Subscribe
@@ -70,11 +69,6 @@ class Session:
     # ---------------------------------------------------------------- queries
 
     @property
-    def state(self) -> State:
-        """The state in the lifecycle table."""
-        return self.lifecycle.state
-
-    @property
     def peer(self) -> Peer | None:
         """The features of the connected server; None without a connection."""
         return self._context.peer
@@ -84,9 +78,8 @@ class Session:
     def connect(self, *, opened: bool = False) -> None:
         """Connect; `opened`: a WebSocket to this address has worked in this process before."""
         self.lifecycle.choice.has_opened |= opened
-        self.lifecycle.fire("connect")
         self._called()
-        self.end_step()
+        self._fire("connect")
 
     def close(self, wait: int | None = None) -> None:
         """End after the publishes are settled; `wait`: their milliseconds, if given."""
@@ -161,15 +154,15 @@ class Session:
     def token_failed(self, call: int, message: str, *, refused: bool) -> None:
         """The token callback raised; `refused`: another call is useless."""
         code = "auth_refused" if refused else "token_unavailable"
-        if self.lifecycle.credentials.end_call(call):
-            event = SessionEvent(kind="token_failed", code=code, message=message, refused=refused)
-            self._fire("token_failed", event)
+        credentials = self.lifecycle.credentials
+        if credentials.end_call(call):
+            credentials.failed += 1
+            self._fire("token_failed", SessionEvent(code=code, message=message, refused=refused))
 
     def opened(self, *, incremental: bool) -> None:
         """The transport is open; `incremental`: see `Peer`."""
-        if self.lifecycle.is_linked:
-            self.lifecycle.incremental = incremental
-            self._fire("opened")
+        self.lifecycle.incremental = incremental
+        self._fire("opened")
 
     def dropped(self, code: int | None, message: str, retry_after_ms: int | None = None) -> None:
         """The transport was closed, or could not be opened.
@@ -179,12 +172,9 @@ class Session:
             message: The reason in words.
             retry_after_ms: Milliseconds that the server requested to wait.
         """
-        if self.lifecycle.is_linked:
-            self.lifecycle.is_linked = False
-            event = SessionEvent(
-                kind="dropped", code=code, message=message, retry_after_ms=retry_after_ms
-            )
-            self._fire("dropped", event)
+        self.lifecycle.is_linked = False
+        event = SessionEvent(code=code, message=message, retry_after_ms=retry_after_ms)
+        self._fire("dropped", event)
 
     def probed(self, *, ok: bool) -> None:
         """Whether a WebSocket could be opened in addition to the fallback."""
@@ -209,7 +199,7 @@ class Session:
         if not self._timers.fired(name):
             return
         lifecycle = self.lifecycle
-        event = replace(TIMEOUTS.get(name, NO_DETAILS), kind=name, idle=idle)
+        event = replace(TIMEOUTS.get(name, NO_DETAILS), timer=name, idle=idle)
         if name == "pace":
             self.publishes.paced()
             self.own_presence.flush()
@@ -223,7 +213,7 @@ class Session:
         else:
             lifecycle.note_late(name)
             lifecycle.fire(TIMERS[name], event)
-        self.end_step(event)
+        self.end_step()
 
     def receive(self, frame: wire.ServerFrame, at: int) -> None:
         """A frame has arrived.
@@ -237,7 +227,8 @@ class Session:
         elif type(frame) is PublishedFrame:
             self.published(frame)
         else:
-            self.end_step(self._take(frame, at))
+            self._take(frame, at)
+            self.end_step()
 
     def published(self, frame: PublishedFrame) -> None:
         """Like `receive`, for the answer to a publish: most other frames are one."""
@@ -249,8 +240,8 @@ class Session:
 
     # ---------------------------------------------------------------- inside
 
-    def _take(self, frame: wire.ServerFrame, at: int) -> SessionEvent:
-        """Process a frame; returns its event if it is an error."""
+    def _take(self, frame: wire.ServerFrame, at: int) -> None:
+        """Process a frame."""
         lifecycle = self.lifecycle
         match frame:
             case wire.AuthOkFrame():
@@ -263,16 +254,12 @@ class Session:
             case wire.PongFrame():
                 lifecycle.fire("pong")
             case wire.AuthErrorFrame():
-                event = event_of(frame)
-                lifecycle.fire("auth.error", event)
-                return event
+                lifecycle.fire("auth.error", event_of(frame))
             case ErrorFrame():
-                event = event_of(frame)
                 if lifecycle.state == "authenticating" and action_of(frame.code) != "retry":
-                    lifecycle.fire("auth.error", event)
+                    lifecycle.fire("auth.error", event_of(frame))
                 elif lifecycle.is_linked:
                     self._error(frame)
-                return event
             case _ if self._context.peer is not None:
                 lifecycle.note_useful()
                 if isinstance(frame, wire.SubscribedFrame):
@@ -281,17 +268,13 @@ class Session:
                     self.subscriptions.presence.snapshot(frame)
             case _:
                 pass
-        return NO_DETAILS
 
     def _error(self, frame: ErrorFrame) -> None:
         """The server rejected a request, or sent an error of its own."""
         if ends_connection(frame):
             self.lifecycle.attempts.requested_wait = frame.retry_after_ms or 0
-        if self.publishes.rejected(frame):
-            return
-        if frame.code == RATE_LIMITED and self.own_presence.rate_limited(frame.ref):
-            self.publishes.pause(frame.retry_after_ms)
-        elif not (self.own_presence.rejected(frame) or self.subscriptions.rejected(frame)):
+        parts = (self.publishes, self.own_presence, self.subscriptions)
+        if not any(part.rejected(frame) for part in parts):
             if frame.code == RATE_LIMITED and self._context.peer is not None:
                 self.publishes.pause(frame.retry_after_ms)
             self._ports.problem(rejection(frame))
@@ -306,12 +289,12 @@ class Session:
 
     def _fire(self, name: Name, event: SessionEvent = NO_DETAILS) -> None:
         self.lifecycle.fire(name, event)
-        self.end_step(event)
+        self.end_step()
 
-    def end_step(self, event: SessionEvent = NO_DETAILS) -> None:
+    def end_step(self) -> None:
         """End the session if it waits for that, and start the timers that are due."""
         lifecycle, timers = self.lifecycle, self._timers
         if lifecycle.is_draining and not len(self.publishes):
-            lifecycle.fire("drained", event)
+            lifecycle.fire("drained")
         if timers.due:
             timers.start_due()

@@ -42,7 +42,7 @@ class SubscriptionState:
         held: Live messages that wait for the answer.
         lost: Number of dropped messages without a position, by topic.
         whole: No held message was dropped.
-        answer: The parts so far of the answer.
+        answer: The parts so far of the answer to the open request.
     """
 
     request: Subscribe
@@ -74,11 +74,14 @@ class SubscriptionState:
     def forget(self) -> None:
         """The connection is lost: drop held messages, which would make the mark jump."""
         self.phase = PENDING
-        self.ref = ""
         self.hold()
         self.cursor.retried.clear()
         self.recovering = self.retry_pending = False
-        self.answer = Answer()
+
+    @property
+    def limit(self) -> int | None:
+        """Requested maximum per topic; None after the first answer."""
+        return None if self.answered else self.request.history
 
     @property
     def accepts_parts(self) -> bool:
@@ -88,5 +91,4 @@ class SubscriptionState:
         possible for a request of the newest messages, and with time and ids only, an answer is
         known to be complete only at its end.
         """
-        whole = not self.answered and self.request.history is not None
-        return self.cursor.uses_seq and not whole
+        return self.cursor.uses_seq and self.limit is None

@@ -12,7 +12,7 @@ from hanzoai.pubsub.gap import Gap
 from hanzoai.pubsub.generated.wire import Denial, SubscribeFrame, UnsubscribeFrame
 from hanzoai.pubsub.session.cursor import Answer, Replay, SeqCursor
 from hanzoai.pubsub.session.events import is_retryable
-from hanzoai.pubsub.session.members import KINDS
+from hanzoai.pubsub.session.members import TYPES
 from hanzoai.pubsub.session.presence import Presence
 from hanzoai.pubsub.session.routes import Routes
 from hanzoai.pubsub.session.subscription_state import JOINING, LIVE, PENDING, SubscriptionState
@@ -63,6 +63,12 @@ class Subscriptions:
         """Whether there is no subscription."""
         return not self.routes.all
 
+    @property
+    def _incremental(self) -> bool:
+        """Whether the connection can add and remove single subscriptions."""
+        peer = self._context.peer
+        return peer is not None and peer.incremental
+
     # ---------------------------------------------------------------- from the user
 
     def subscribe(self, request: Subscribe) -> None:
@@ -80,10 +86,9 @@ class Subscriptions:
         if state is None:
             return
         self._remove(state)
-        peer = self._context.peer
-        if peer is None or state.phase == PENDING:
+        if state.phase == PENDING:
             return
-        if not peer.incremental and self.routes.all:
+        if not self._incremental and self.routes.all:
             self._schedule_rejoin(0)
             return
         others = {pattern for other in self.routes.all.values() for pattern in other.patterns}
@@ -104,21 +109,16 @@ class Subscriptions:
 
     def lost(self) -> None:
         """The connection is lost."""
-        self.requests.clear()
         self.presence.lost()
         for state in self.routes.all.values():
             state.forget()
 
     def rejoin(self) -> None:
         """The timer `rejoin` fired: request rejected subscriptions again; on a stream, all."""
-        peer = self._context.peer
-        if peer is None:
-            return
-        if not peer.incremental:
+        if not self._incremental:
             self.presence.lost()
         for state in list(self.routes.all.values()):
-            if not peer.incremental or state.phase == PENDING or state.retry_pending:
-                self.requests.pop(state.ref, None)
+            if not self._incremental or state.phase == PENDING or state.retry_pending:
                 state.recovering |= state.phase == LIVE and not state.retry_pending
                 self._send_subscribe(state)
 
@@ -134,13 +134,13 @@ class Subscriptions:
             # A run of messages of one topic, or one change of presence.
             first = messages[start]
             topic = first.topic
-            shown = first.type not in KINDS
+            shown = first.type not in TYPES
             stop = start + 1
             while (
                 shown
                 and stop < end
                 and (one := messages[stop]).topic == topic
-                and one.type not in KINDS
+                and one.type not in TYPES
             ):
                 stop += 1
             run = messages[start:stop]
@@ -212,8 +212,7 @@ class Subscriptions:
 
     def _request(self, state: SubscriptionState) -> None:
         """Request a subscription; on an event stream, all of them after a while."""
-        peer = self._context.peer
-        if peer is not None and peer.incremental:
+        if self._incremental:
             self._send_subscribe(state)
         else:
             self._schedule_rejoin(0)
@@ -223,19 +222,19 @@ class Subscriptions:
             state.unrouted = False
             self.routes.add(state)
             self.presence.show(state)
+        self.requests.pop(state.ref, None)
         ref = state.ref = self._next_ref("s")
         self.requests[ref] = state
         state.phase = JOINING
         state.retry_pending = False
         state.answer = Answer()
         since, after = state.cursor.request()
-        limit = None if state.answered else state.request.history
         self._ports.send(
             SubscribeFrame(
                 topics=list(state.patterns),
                 since=since,
                 after=after or None,
-                history=limit,
+                history=state.limit,
                 presence=self.presence.watches(state),
                 ref=ref,
             )
@@ -246,7 +245,6 @@ class Subscriptions:
         state.recovering = True
         state.hold(held)
         state.phase = JOINING
-        state.ref = ""
         self._request(state)
 
     def _schedule_rejoin(self, milliseconds: int) -> None:
@@ -279,13 +277,10 @@ class Subscriptions:
         rest = self._admit(state, at, complete=True)
         state.answered = True
         state.phase = LIVE
-        state.ref = ""
         state.recovering = False
         state.answer = Answer()
         state.hold()
-        peer = self._context.peer
-        again = not recovering or (peer is not None and not peer.incremental)
-        if again:
+        if not (recovering and self._incremental):
             self.presence.answered(state)
         if rest or not whole:
             self._recover(state, rest)
@@ -298,7 +293,7 @@ class Subscriptions:
             state.held,
             at=at,
             first=not state.answered,
-            limit=None if state.answered else state.request.history,
+            limit=state.limit,
             complete=complete,
             whole=state.whole,
         )
@@ -311,7 +306,7 @@ class Subscriptions:
                     self._ports.deliver_replay(sub, run)
                     run = []
                 self._ports.gap(sub, step)
-            elif step.type not in KINDS:
+            elif step.type not in TYPES:
                 run.append(step)
         if run:
             self._ports.deliver_replay(sub, run)
@@ -347,8 +342,6 @@ class Subscriptions:
         return bool(granted)
 
     def _remove_patterns(self, state: SubscriptionState, patterns: Sequence[str]) -> None:
-        if not patterns:
-            return
         self.routes.remove(state, patterns)
         refused = set(patterns)
         state.patterns = [pattern for pattern in state.patterns if pattern not in refused]
@@ -365,7 +358,7 @@ class Subscriptions:
             uses_seq: Whether the peer numbers messages.
             moved: Whether the positions of the subscription are from another node.
         """
-        if state.cursor.uses_seq == uses_seq and not (moved and state.answered):
+        if state.cursor.uses_seq == uses_seq and not moved:
             return
         request, old = state.request, state.cursor
         if state.answered:
@@ -382,6 +375,4 @@ class Subscriptions:
         self.routes.all.pop(state.sub, None)
         self.routes.remove(state, state.patterns)
         self.requests.pop(state.ref, None)
-        state.ref = ""
-        if state.request.presence:
-            self.presence.keep_topics()
+        self.presence.keep_topics()

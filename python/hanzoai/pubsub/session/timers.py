@@ -37,19 +37,17 @@ class Timers:
 
     def start(self, name: TimerName, after: int) -> None:
         """Start a timer, or restart it."""
-        self._running.pop(name, None)
         self._running[name] = after
         self._ports.start_timer(name, after)
 
     def stop(self, *names: TimerName) -> None:
-        """Stop the timers that are running or due."""
+        """Stop the timers that are running."""
         for name in names:
-            self.due.pop(name, None)
             if self._running.pop(name, None) is not None:
                 self._ports.cancel_timer(name)
 
     def stop_all(self) -> None:
-        """Stop every timer, oldest first."""
+        """Stop every timer."""
         self.due.clear()
         self.stop(*self._running)
 

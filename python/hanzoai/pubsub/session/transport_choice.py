@@ -74,7 +74,7 @@ class TransportChoice:
     def upgrade(self) -> None:
         """Switch to the WebSocket while the event stream works; one failure switches back."""
         self.change()
-        self._failures = self._context.options.fallback_failures - 1
+        self._failures = self._context.options.fallback_failures
         self.http_works = True
 
     def start_upgrade(self) -> None:
@@ -82,11 +82,10 @@ class TransportChoice:
         options, timers = self._context.options, self._context.timers
         if self.name == "sse" and options.transport == "auto" and "upgrade" not in timers:
             first = options.upgrade_after
-            after = min(first << min(self.probes, 30), max(first, options.upgrade_cap))
+            after = min(first << self.probes, max(first, options.upgrade_cap))
             timers.start("upgrade", after)
 
     def note_useful(self) -> None:
         """The connection is useful: earlier failures no longer count."""
         if self.name == "websocket":
             self._failures = self.probes = 0
-            self.http_works = False

@@ -26,7 +26,6 @@ from hanzoai.pubsub.generated.wire import (
     UnsubscribeFrame,
 )
 from hanzoai.pubsub.session.cursor import SeqCursor
-from hanzoai.pubsub.session.events import NO_DETAILS, event_of
 from hanzoai.pubsub.session.publish_state import result_of
 from hanzoai.pubsub.session.publishes import RATE_LIMITED
 
@@ -215,16 +214,16 @@ class PlainDialect:
         left.discard(slot)
         session, publishes = self._session, self._session.publishes
         if isinstance(frame, ErrorFrame):
-            result, event = _refused(frame), event_of(frame)
+            result = _refused(frame)
         else:
             session.lifecycle.note_useful()
-            result, event = result_of(frame), NO_DETAILS
+            result = result_of(frame)
         pause = publishes.set_result(entry, slot, result)
         if not left:
             publishes.settle_or_requeue(entry, pause)
         elif pause is not None:
             publishes.pause(pause)
-        session.end_step(event)
+        session.end_step()
         return True
 
     # ---------------------------------------------------------------- from the session
