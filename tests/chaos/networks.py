@@ -62,7 +62,9 @@ class Wire:
     def __init__(self, target: int) -> None:
         self.target = target
         self.port = free_port()
-        self._server: asyncio.Server | None = None
+        self._listener: socket.socket | None = None
+        # Accepted, and not yet in a task.
+        self._accepted: set[socket.socket] = set()
         # Bound without listening: the port refuses connections, and remains reserved.
         self._held_port: socket.socket | None = None
         self._connections: set[_Connection] = set()
@@ -79,17 +81,28 @@ class Wire:
     async def start(self) -> None:
         """Start accepting connections."""
         self._release_port()
-        self._server = await asyncio.start_server(self._serve, HOST, self.port, backlog=512)
+        # A server of asyncio that closes forgets the connections that it is just accepting: they
+        # stay open until the garbage collector finds them.
+        listener = self._listener = socket.create_server((HOST, self.port), backlog=512)
+        listener.setblocking(False)
+        asyncio.get_running_loop().add_reader(listener, self._accept, listener)
 
     async def end(self) -> None:
         """Stop accepting, and close every connection."""
-        if self._server is not None:
-            self._server.close()
+        self._stop_accepting()
         self._release_port()
         self.reset()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        for accepted in self._accepted:
+            accepted.close()
+
+    def _stop_accepting(self) -> None:
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            asyncio.get_running_loop().remove_reader(listener)
+            listener.close()
 
     @property
     def used(self) -> bool:
@@ -111,12 +124,11 @@ class Wire:
     async def refuse(self, on: bool) -> None:
         """Reset every connection, and refuse new ones until the fault is undone."""
         self._refusing += 1 if on else -1
-        if on and self._refusing == 1 and self._server is not None:
-            self._server.close()
-            self._server = None
+        if on and self._refusing == 1 and self._listener is not None:
+            self._stop_accepting()
             self._hold_port()
             self.reset()
-        elif not self._refusing and self._server is None:
+        elif not self._refusing and self._listener is None:
             await self.start()
 
     def _hold_port(self) -> None:
@@ -174,15 +186,23 @@ class Wire:
 
     # ------------------------------------------------------------ forwarding
 
-    def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.get_running_loop().create_task(self._pass_both(reader, writer))
+    def _accept(self, listener: socket.socket) -> None:
+        try:
+            accepted, _ = listener.accept()
+        except OSError:  # the client has left
+            return
+        self._accepted.add(accepted)
+        task = asyncio.get_running_loop().create_task(self._pass_both(accepted))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        # If the task is cancelled before its first step, it cannot close the writer.
-        task.add_done_callback(lambda _: writer.close())
 
-    async def _pass_both(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _pass_both(self, accepted: socket.socket) -> None:
+        self._accepted.discard(accepted)
+        reader, writer = await asyncio.open_connection(sock=accepted)
         connection = _Connection(writer)
+        if self._refusing:  # accepted just before
+            connection.reset()
+            return
         connection.dead = self._swallowing > 0
         self._connections.add(connection)
         try:

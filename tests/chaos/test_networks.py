@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -127,6 +128,18 @@ async def test_a_network_that_refuses_takes_connections_again_afterwards() -> No
                 await asyncio.open_connection(HOST, made.ports[0])
         async with line(made) as after:
             assert await after.says(b"b") == b"b"
+
+
+@pytest.mark.parametrize("turns", range(6))
+async def test_a_network_that_begins_to_refuse_resets_what_it_is_just_accepting(turns: int) -> None:
+    async with network() as made:
+        with socket.create_connection((HOST, made.ports[0])) as client:
+            client.setblocking(False)
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            async with suffering(made, "refuse"):
+                with pytest.raises(ConnectionResetError):
+                    await asyncio.get_running_loop().sock_recv(client, 1)
 
 
 async def test_connections_in_a_blackhole_stay_dead_without_notice() -> None:
