@@ -8,6 +8,7 @@ import inspect
 import itertools
 import json
 import logging
+import threading
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TypeVar, assert_type, cast
@@ -53,7 +54,7 @@ from hanzoai.pubsub.streams.blocking import driven
 from hanzoai.pubsub.testing import MemoryServer, VirtualClock
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator
     from pathlib import Path
 
     from hanzoai.pubsub.testing.threaded import ThreadedServer
@@ -1203,6 +1204,30 @@ def test_the_end_of_a_blocking_response_waits_until_the_reader_is_closed(
         next(events)
         events.close()
         assert closed
+
+
+def test_a_blocking_response_that_the_loop_itself_collects_ends_its_source(
+    pubsub_server: ThreadedServer,
+) -> None:
+    closed = threading.Event()
+
+    async def body(reader: StreamReader) -> AsyncGenerator[str]:
+        try:
+            yield "first"
+        finally:
+            await reader.close()
+            closed.set()
+
+    events: list[Generator[str]] = []
+
+    async def collect() -> None:
+        events.pop().close()
+
+    with PubSub(token=pubsub_server.admin_token(), **pubsub_server.options) as ps:
+        events.append(driven(stream_reader(ps, TOPIC), body))
+        next(events[0])
+        ps._call(collect)
+        assert closed.wait(60)
 
 
 def test_a_blocking_response_ends_with_the_client(pubsub_server: ThreadedServer) -> None:

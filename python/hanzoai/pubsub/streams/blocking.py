@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from hanzoai.pubsub.errors import ClosedError
+from hanzoai.pubsub.errors import ClosedError, UsageError
 from hanzoai.pubsub.runtime.blocking_parts import iterate
 from hanzoai.pubsub.runtime.ownership import ForkedError
 from hanzoai.pubsub.streams.sources import check_source
@@ -214,8 +214,11 @@ def driven(
         try:
             yield from iterate(source, call)
         except GeneratorExit:
-            # After any other exception, the source has ended.
-            call(source.aclose)
+            # After any other exception, the source has ended. A call is not possible in the thread
+            # of the loop, where the garbage collector may run; the loop then ends the source. In a
+            # forked process, there is nothing to end.
+            with contextlib.suppress(UsageError):
+                call(source.aclose)
             raise
 
 
