@@ -148,6 +148,19 @@ async def test_a_node_that_starts_again_does_not_report_unchanged_members(
         assert b.reported[:2] == [("join", "cl_1"), ("join", "cl_2")]
 
 
+async def test_a_change_does_not_interrupt_the_writing_of_more_members_than_changes_may_wait(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(roster, "WAITING_CHANGES", 3)
+    async with two(store, node_timeout=120_000, node_heartbeat=60_000) as (a, b):
+        ids = [f"cl_{number}" for number in range(5)]
+        a.held = [(TOPIC, client_id, shown("here")) for client_id in ids]
+        renewed = a.roster.renew(["former"])
+        a.roster.update(TOPIC, "cl_1", "msg_1", shown("away"))
+        await renewed
+        await until(lambda: b.reported, [*(("join", each) for each in ids), ("update", "cl_1")])
+
+
 async def test_what_is_remembered_of_the_calls_of_a_node_is_removed_with_it(store: Store) -> None:
     async with two(store) as (a, _), store.client() as redis:
         await a.enter("cl_1", "here")

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 WAITING_CHANGES: Final = 100_000
-"""Maximum changes that wait for Redis; with more, the node writes all its members again instead."""
+"""Maximum changes that wait for Redis, besides the members of the node after a new lease. If there
+are more, the node writes all its members again.
+"""
 READ_TOPICS: Final = 100
 MARGIN_MS: Final = 10_000
 """Maximum milliseconds for which a dead connection may be undetected."""
@@ -82,6 +84,8 @@ class RedisRoster:
             for _ in range(len(layout.bases) if link.cluster else 1)
         ]
         self._renewed = False
+        # Members that were to be written again after the last new lease.
+        self._rewritten = 0
         self._listening: set[int] = set()
         # Shards of which changes may be missing, and the Redis time since then, ms.
         self._unsure: dict[int, int] = {}
@@ -126,6 +130,7 @@ class RedisRoster:
                 lane = self._lane(topic)
                 lane.add(step)
                 last[lane] = step
+        self._rewritten = self.waiting
         # A call may be answered long after those of other shards.
         written = [self._wait_for(lane, last.get(lane)) for lane in self._lanes]
         done: asyncio.Future[None] = self._loop.create_future()
@@ -154,7 +159,7 @@ class RedisRoster:
             self._audience.recorded(change, topic, client_id, id, shown)
 
     def _add(self, step: Step) -> None:
-        if self.waiting >= WAITING_CHANGES:
+        if self.waiting >= WAITING_CHANGES + self._rewritten:
             self._drop()
             self._lease.lose("too many changes of presence wait for Redis")
         self._lane(step.topic).add(step)
