@@ -230,20 +230,23 @@ def lost(history: History) -> Iterator[Violation]:
 def crossed(history: History) -> Iterator[Violation]:
     """A subscriber gets each message that another node of an undivided mesh has acknowledged.
 
-    The node of the subscriber gives it a position, so `lost` does not notice if none arrives.
+    The node of the subscriber gives it a position, so `lost` does not notice if none arrives there.
     """
     if history.node is None or history.losses:
         return
+    positions = _positions(history)
     for subscription in history.subscriptions:
         if subscription.began is None or subscription.left is not None:
             continue
-        got = {entry.id for entry in subscription.received if isinstance(entry, Message)}
+        # Where history was trimmed, nobody may have received a message.
+        holes = {entry.topic for entry in subscription.received if isinstance(entry, Gap)}
         for one in history.publications.values():
             if (
                 one.node != history.node
                 and one.outcome == "acknowledged"
                 and one.begun > subscription.began
-                and one.id not in got
+                and one.id not in positions
+                and one.topic not in holes
                 and takes(subscription, one.topic)
             ):
                 text = f"{one.id} of node{one.node} (begun {one.begun:.2f} s) did not come"
