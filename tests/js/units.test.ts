@@ -24,6 +24,12 @@ test('a new client logs times that look like seconds', async () => {
   );
 });
 
+test('a logger may be a module, which has no primitive value', async () => {
+  const logger = await import('node:console');
+  const ps = new PubSub({ url: 'ws://localhost', token: 'x', logger });
+  assert.equal(ps.state, 'initialized');
+});
+
 test('each option is logged once, however many clients have it', () => {
   assert.match(logged({ pingInterval: 15 })[0] ?? '', /^`pingInterval` is 15 ms\. /);
   assert.deepEqual(logged({ pingInterval: 15 }), []);

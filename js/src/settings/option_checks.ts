@@ -143,7 +143,7 @@ export function checkOptions(
 /** Warn of times that are probably in seconds, if there is one that may be. */
 export function checkUnits(given: PubSubOptions): void {
   const values: readonly unknown[] = Object.values({ ...given, ...given.retry });
-  if (!values.some((value) => Number(value) < LEAST)) return;
+  if (!values.some((value) => typeof value === 'number' && value < LEAST)) return;
   import('./hints.js').then(
     ({ warnOfSeconds }) => warnOfSeconds(given),
     () => {}, // only a warning is missing
