@@ -296,7 +296,8 @@ export class Driver implements Client, Ports, Owner {
     try {
       return call(await this._loaded(options, end), end);
     } finally {
-      this._entering -= 1;
+      // Without such a call, there is nothing that `close` could wait for.
+      if (!--this._entering && this._closing) this._refuse(undefined);
     }
   }
 

@@ -579,6 +579,23 @@ test('closing ends at once when the part of the waiting calls does not load', as
   assert.equal(clock.pending, 0);
 });
 
+test('closing ends at once when the call that waits for a part is cancelled', async () => {
+  const { ps, peer, clock } = virtualClient();
+  peer.isDown = true;
+  await operations(never, async () => {
+    const stop = new AbortController();
+    const publish = ps.publish('a.b', { data: 1 }, { signal: stop.signal });
+    const failed = assert.rejects(publish, { name: 'AbortError' });
+    const closed = ps.close();
+    await turns();
+    stop.abort();
+    await closed;
+    await failed;
+  });
+  assert.equal(clock.now(), 0);
+  assert.equal(clock.pending, 0);
+});
+
 test('calls time out even if the operations do not load', async () => {
   const { ps, peer, clock } = virtualClient();
   peer.isDown = true;
