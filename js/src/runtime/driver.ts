@@ -205,6 +205,7 @@ export class Driver implements Client, Ports, Owner {
   }
 
   dial(transport: TransportName): void {
+    if (DEVELOPMENT && transport === 'websocket') this.socketFailure = undefined;
     this._next = transport;
   }
 

@@ -192,7 +192,8 @@ test('a WebSocket that works again replaces the event stream', async () => {
   let blocked = true;
   const dial: Environment['dial'] = (name) => {
     dialed.push(name);
-    return new FakeTransport(clock, name === 'websocket', name === 'websocket' && blocked);
+    const fate = name === 'websocket' && blocked ? 'fails' : 'opens';
+    return new FakeTransport(clock, name === 'websocket', fate);
   };
   const environment = { ...platform, opened: new Set<string>(), clock, random: () => 0.5, dial };
   const { ps } = virtualClient({ upgradeAfter: 60_000 }, environment);
@@ -210,22 +211,54 @@ test('a WebSocket that works again replaces the event stream', async () => {
   await ps.close();
 });
 
-/** Opens at once or never, and accepts the token. */
+test('the warning of the fallback has the reason of the last attempt, not of an earlier one', async () => {
+  const clock = new VirtualClock();
+  const warnings: string[] = [];
+  const sockets: FakeTransport[] = [];
+  let fate: Fate = 'opens';
+  const dial: Environment['dial'] = (name) => {
+    const isSocket = name === 'websocket';
+    const made = new FakeTransport(clock, isSocket, isSocket ? fate : 'opens');
+    if (isSocket) sockets.push(made);
+    return made;
+  };
+  const environment = { ...platform, opened: new Set<string>(), clock, random: () => 0.5, dial };
+  const logger = { warn: (text: string) => void warnings.push(text), error: () => {} };
+  const { ps } = virtualClient({ logger }, environment);
+  await ps.connect();
+  fate = 'hangs';
+  sockets[0]?.end('The first one was cut.');
+  await clock.advance(60_000);
+  assert.equal(ps.transport, 'sse');
+  const [warning = '', ...others] = warnings;
+  assert.match(warning, /failed \(it did not open in time\); using server-sent events /);
+  assert.deepEqual(others, []);
+  await ps.close();
+});
+
+/** Whether a transport opens at once, fails at once, or does neither. */
+type Fate = 'opens' | 'fails' | 'hangs';
+
+/** Accepts the token, if it opens. */
 class FakeTransport implements Transport {
   private _receiver: Receiver | undefined;
 
   constructor(
     private readonly _clock: VirtualClock,
     readonly incremental: boolean,
-    private readonly _blocked: boolean,
+    private readonly _fate: Fate,
   ) {}
 
   open(receiver: Receiver): void {
     this._receiver = receiver;
     queueMicrotask(() => {
-      if (this._blocked) receiver.ended({ code: undefined, reason: 'Blocked.' });
-      else receiver.opened();
+      if (this._fate === 'fails') receiver.ended({ reason: 'Blocked.' });
+      else if (this._fate === 'opens') receiver.opened();
     });
+  }
+
+  end(reason: string): void {
+    this._receiver?.ended({ reason });
   }
 
   get lastReceived(): number {
