@@ -44,6 +44,18 @@ export function partsOf({ parts, content, text = content }: JsonObject): Part[] 
   return isString(text) ? (text ? [{ type: 'text', text }] : []) : undefined;
 }
 
+/** JSON with the fields of each object in alphabetical order. */
+export const sorted = (value: unknown): string =>
+  JSON.stringify(value, (_, given: unknown) =>
+    isObject(given)
+      ? Object.fromEntries(
+          Object.keys(given)
+            .sort()
+            .map((key) => [key, given[key]]),
+        )
+      : given,
+  );
+
 /**
  * Make text well-formed: half a surrogate pair at the end is kept for the next text.
  *

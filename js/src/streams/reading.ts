@@ -6,7 +6,7 @@
  */
 
 import { addPiece, isString, type Part, type Piece, textOf } from './parts.js';
-import { grow, isObject, isPiece, partsOf, splitPair, textOfPiece } from './pieces.js';
+import { grow, isObject, isPiece, partsOf, sorted, splitPair, textOfPiece } from './pieces.js';
 
 /** Maximum tokens kept until the ones before them arrive. */
 const HELD = 64;
@@ -318,7 +318,8 @@ export class Reading {
   ): void {
     if (parts) {
       // Deltas do not reveal the tokens that were lost before the end.
-      if (count !== this.next || textOf(parts) !== this.text) effects.push({ kind: 'snapshot' });
+      if (count !== this.next || sorted(parts) !== sorted(this.parts))
+        effects.push({ kind: 'snapshot' });
       this._replace(parts, count);
     } else this.stale ||= count !== this.next;
     this._since = this._received = undefined;

@@ -368,7 +368,7 @@ class Reading:
         if parts is None:
             self.stale = self.stale or count != self.next
         else:
-            if count != self.next or text_of(parts) != self.text:
+            if count != self.next or parts != self.parts:
                 # Deltas alone do not show the tokens that were lost before the end.
                 effects.append({"kind": "snapshot"})
             self.parts = parts
