@@ -27,8 +27,8 @@ logger = logging.getLogger("hanzoai.pubsub")
 
 _TOKEN: Final = "token_unavailable"
 _TOKEN_REMEDY: Final = (
-    "Fix `get_token`: it is called with a TokenContext and returns a string or a Token; its "
-    "exception is the `__cause__` of this one."
+    "Fix `get_token`, or the server that it calls; its exception is the `__cause__` of this one. "
+    "It is called with a TokenContext and returns a string or a Token."
 )
 _FETCH_REMEDY: Final = "Let `get_token` return within `fetch_timeout`, 10 s by default."
 
