@@ -52,6 +52,17 @@ export function refuseMessage(
   } = {},
 ): never {
   if (DEVELOPMENT && given.item !== undefined) refuseItem(topic, message, limit, given.item);
+  // A call without arguments; an item of a batch contains its topic.
+  if (DEVELOPMENT && topic === undefined && message === undefined) checkName(topic, 'topic');
+  return refuse(topic, message, limit, given);
+}
+
+function refuse(
+  topic: unknown,
+  message: unknown,
+  limit: number,
+  given: { readonly ttl?: number | undefined; readonly id?: string | undefined } = {},
+): never {
   if (topic === undefined && Array.isArray(message)) {
     throw new InvalidPayload(DEVELOPMENT ? `An item is ${kind(message)}.` : undefined, {
       remedy: 'Give [topic, { type, data }] pairs.',
@@ -117,7 +128,7 @@ function checkFields(message: object): void {
 /** Reject an item of `publishMany`: the error has its number. */
 function refuseItem(topic: unknown, message: unknown, limit: number, item: number): never {
   try {
-    return refuseMessage(topic, message, limit);
+    return refuse(topic, message, limit);
   } catch (error) {
     const { message: problem, field = 'topic' } = error as PubSubError;
     const place = field === 'messages' ? `[${item}]` : `[${item}].${field}`;

@@ -177,6 +177,17 @@ test('the answer of an endpoint is not a token', async () => {
   await ps.close({ timeout: 0 });
 });
 
+test('a publish without arguments names the topic', async () => {
+  const { ps } = virtualClient();
+  const error = await received(Reflect.apply(ps.publish, ps, []));
+  assert.equal(error.code, 'invalid_topic');
+  assert.equal(error.message, 'A topic is a string, not undefined.');
+  const { message, field } = await received(Reflect.apply(ps.publishMany, ps, [[undefined]]));
+  assert.equal(message, 'Item 0: The message is undefined, not an object.');
+  assert.equal(field, '[0].message');
+  await ps.close();
+});
+
 test('a message before its topic is reported as swapped', async () => {
   const { ps } = virtualClient();
   const error = await received(Reflect.apply(ps.publish, ps, [{ data: 1 }, 'a.b']));
