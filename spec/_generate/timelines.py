@@ -198,7 +198,7 @@ def _writer(trace: Mapping[str, Any]) -> str:
                 if "text" in effect["data"]:
                     picture.view(2, effect["data"]["text"])
             elif effect["kind"] == "cancelled":
-                picture.arrow(1, 0, "StreamCancelled, signal aborted", "warn")
+                picture.arrow(1, 0, "error cancelled, signal aborted", "warn")
     return picture.svg()
 
 
