@@ -2,7 +2,7 @@
 
 import type { Message } from '@hanzoai/pubsub';
 import { useConnection, usePresence, useTopic } from '@hanzoai/pubsub/react';
-import { useLayoutEffect, useRef } from 'react';
+import { useLayoutEffect, useRef, useState } from 'react';
 
 import { Answer } from './answer.js';
 import { Composer } from './composer.js';
@@ -110,6 +110,13 @@ function Connection() {
 }
 
 function Welcome({ onAsk }: { readonly onAsk: (text: string) => Promise<unknown> }) {
+  const [problem, setProblem] = useState('');
+
+  const ask = (text: string): void => {
+    setProblem('');
+    onAsk(text).catch((error: Error) => setProblem(`Not sent: ${error.message}`));
+  };
+
   return (
     <section className="welcome" aria-labelledby="welcome">
       <h2 id="welcome">Ask the scribe</h2>
@@ -120,12 +127,15 @@ function Welcome({ onAsk }: { readonly onAsk: (text: string) => Promise<unknown>
       <ul>
         {SUGGESTIONS.map((text) => (
           <li key={text}>
-            <button type="button" className="ghost" onClick={() => void onAsk(text)}>
+            <button type="button" className="ghost" onClick={() => ask(text)}>
               {text}
             </button>
           </li>
         ))}
       </ul>
+      <p className="slip" role="alert">
+        {problem}
+      </p>
     </section>
   );
 }
