@@ -25,7 +25,7 @@ interface Operated {
   /** The program made a call. */
   _called(): void;
   /** A call is complete. */
-  _end(): void;
+  _endStep(): void;
 }
 
 /** The operations of one session. */
@@ -61,14 +61,14 @@ export class Operations {
       this.subscriptions.subscribe(request);
       this._session._called();
     }
-    this._session._end();
+    this._session._endStep();
   }
 
   /** End a subscription. */
   unsubscribe(sub: number): void {
     this.subscriptions.unsubscribe(sub);
     this.ownPresence?.keepTopics();
-    this._session._end();
+    this._session._endStep();
   }
 
   /** Add a publish. */
@@ -79,13 +79,13 @@ export class Operations {
       this.publishes.publish(publish);
       this._session._called();
     }
-    this._session._end();
+    this._session._endStep();
   }
 
   /** The program's timeouts of publishes have passed. None of them is sent after that. */
   expire(due: readonly Pick<Publish, 'ref'>[]): void {
     this.publishes.expire(due);
-    this._session._end();
+    this._session._endStep();
   }
 
   /**
@@ -100,7 +100,7 @@ export class Operations {
     } else if (ref) {
       this.outcomes.settle(ref, CLOSED);
     }
-    this._session._end();
+    this._session._endStep();
   }
 
   // ---------------------------------------------------------------- from the session

@@ -118,7 +118,7 @@ export class Session {
     } else if (lifecycle._attempts._shortenLater) {
       table.onCalled(lifecycle, event);
     }
-    this._end();
+    this._endStep();
   }
 
   /**
@@ -144,7 +144,7 @@ export class Session {
       if (endsConnection(frame)) lifecycle._attempts._requestedWait = frame.retry_after_ms ?? 0;
       if (!operations?.rejected(frame)) context.ports.problem(frame);
     }
-    this._end();
+    this._endStep();
   }
 
   // ---------------------------------------------------------------- the end of each call
@@ -163,11 +163,11 @@ export class Session {
     event: SessionEvent = {},
   ): void {
     fire(this.lifecycle, event);
-    this._end();
+    this._endStep();
   }
 
   /** End a call: finish a session that has settled everything, and start timers. */
-  _end(): void {
+  _endStep(): void {
     const { lifecycle, context } = this;
     if (lifecycle._draining && !lifecycle._unsettled) table.onDrained(lifecycle, {});
     if (context.timers._due.size) context.timers.startDue();

@@ -200,7 +200,7 @@ export class PlainDialect {
     );
     if (!left?.size) publishes._settleOrRequeue(entry, pause);
     else if (pause) publishes.pause(pause);
-    this._session._end();
+    this._session._endStep();
     return true;
   }
 

@@ -138,7 +138,7 @@ class Deliveries:
             (inbox.presence or inbox).put_other(change)
             self.near_limit.add(inbox)
 
-    def join(self, sub: int, topics: tuple[str, ...], denied: tuple[Denial, ...]) -> Inbox | None:
+    def joined(self, sub: int, topics: tuple[str, ...], denied: tuple[Denial, ...]) -> Inbox | None:
         """The server has answered; without a granted topic it ends. Returns the inbox, if any."""
         inbox = self._inboxes.get(sub)
         if inbox is None:

@@ -372,7 +372,7 @@ class Driver:
 
     def joined(self, sub: int, topics: tuple[str, ...], denied: tuple[Denial, ...], /) -> None:
         """See ``Ports``."""
-        inbox = self.deliveries.join(sub, topics, denied)
+        inbox = self.deliveries.joined(sub, topics, denied)
         if inbox is not None:
             self._warn_history(inbox)
             self._waiters.notify()

@@ -117,7 +117,7 @@ class Publisher:
             return Published(
                 answer.id or one.id, answer.timestamp, answer.seq, bool(answer.duplicate)
             )
-        return _single(self._results(outcome, [one], seconds, deadline))
+        return _single(self._results_of(outcome, [one], seconds, deadline))
 
     async def publish_many(
         self, items: Sequence[Prepared], *, timeout: Duration | None, via: Via
@@ -135,7 +135,7 @@ class Publisher:
         for chunk in batches(items, sizes, most, _BATCH_BYTES):
             left = max(0.0, deadline - self._clock.now())
             try:
-                results += await self._send(chunk, left, via)
+                results += await self._submit(chunk, left, via)
             except PubSubError as error:
                 if not results:
                     raise
@@ -143,7 +143,7 @@ class Publisher:
                 results += [failure(error, item) for item in chunk]
         return results
 
-    async def _send(
+    async def _submit(
         self, items: Sequence[Prepared], seconds: float, via: Via
     ) -> list[Published | PubSubError]:
         peer = self._driver.peer
@@ -159,7 +159,7 @@ class Publisher:
         except asyncio.CancelledError:
             self._driver.give_up(ref)
             raise
-        return self._results(outcome, items, seconds, deadline)
+        return self._results_of(outcome, items, seconds, deadline)
 
     def _begin(
         self,
@@ -190,7 +190,7 @@ class Publisher:
         )
         return ref, settled
 
-    def _results(
+    def _results_of(
         self, outcome: Outcome, items: Sequence[Prepared], seconds: float, deadline: float
     ) -> list[Published | PubSubError]:
         if isinstance(outcome, Acked):
