@@ -26,6 +26,7 @@ export class SubscriptionState {
   unrouted = false;
   /** Do not report the answer to the program: the request only recovers messages. */
   recovering = false;
+  /** Patterns denied by earlier answers, for the next report. */
   denied: Denial[] = [];
   /** The frames so far of an answer in several frames. */
   answer: SubscribedFrame | undefined;

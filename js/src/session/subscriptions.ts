@@ -5,7 +5,7 @@
  */
 
 import { CODES } from '../generated/errors.js';
-import type { Envelope, ErrorFrame, SubscribedFrame } from '../generated/wire.js';
+import type { Denial, Envelope, ErrorFrame, SubscribedFrame } from '../generated/wire.js';
 import type { Context } from './context.js';
 import {
   type Cursor,
@@ -147,11 +147,10 @@ export class Subscriptions {
 
   /** The server answered a `subscribe`, in full or in part. */
   subscribed(frame: SubscribedFrame, at: number): void {
-    const { ref = '', denied = [] } = frame;
+    const { ref = '' } = frame;
     const state = this.requests.get(ref);
     if (!state) return;
     const answer = this._gather(state, frame, at);
-    state.denied.push(...denied);
     if (!answer) return;
     this.requests.delete(ref);
     this._answered(state, answer, at);
@@ -284,6 +283,7 @@ export class Subscriptions {
       positions: { ...before.positions, ...frame.positions },
       truncated: (before.truncated ?? []).concat(frame.truncated ?? []),
       reset: (before.reset ?? []).concat(frame.reset ?? []),
+      denied: (before.denied ?? []).concat(frame.denied ?? []),
       timestamp: before.timestamp ?? frame.timestamp,
     } as SubscribedFrame;
     state.answer = frame.more ? whole : undefined;
@@ -301,7 +301,7 @@ export class Subscriptions {
 
   private _answered(state: SubscriptionState, answer: SubscribedFrame, at: number): void {
     state.retryPending = false;
-    if (!this._applyDenials(state)) return;
+    if (!this._applyDenials(state, answer.denied)) return;
     const { recovering, whole } = state;
     const rest = this._admit(state, answer, at);
     for (const [topic, missed] of state.lost) {
@@ -317,11 +317,13 @@ export class Subscriptions {
   }
 
   /** Patterns were denied, permanently or for now; returns whether any is in force. */
-  private _applyDenials(state: SubscriptionState): boolean {
-    const denied = state.denied.filter(({ code }) => !isRetryable(code));
-    const later = new Set(
-      state.denied.filter(({ code }) => isRetryable(code)).map(({ topic }) => topic),
-    );
+  private _applyDenials(state: SubscriptionState, answered: readonly Denial[] = []): boolean {
+    const { denied } = state;
+    const later = new Set<string>();
+    for (const denial of answered) {
+      if (isRetryable(denial.code)) later.add(denial.topic);
+      else denied.push(denial);
+    }
     state.denied = [];
     this._removePatterns(
       state,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from hanzoai.pubsub.gap import GapReason
-    from hanzoai.pubsub.generated.wire import Message, SubscribedFrame
+    from hanzoai.pubsub.generated.wire import Denial, Message, SubscribedFrame
     from hanzoai.pubsub.session.requests import Subscribe
     from hanzoai.pubsub.settings.session import SessionOptions
 
@@ -37,6 +37,7 @@ class Answer:
     positions: dict[str, int] = field(default_factory=dict[str, int])
     truncated: dict[str, None] = field(default_factory=dict[str, None])
     reset: dict[str, None] = field(default_factory=dict[str, None])
+    denied: list[Denial] = field(default_factory=list["Denial"])
     timestamp: int | None = None
 
     def add(self, frame: SubscribedFrame) -> None:
@@ -45,6 +46,7 @@ class Answer:
         self.positions |= frame.positions or {}
         self.truncated |= dict.fromkeys(frame.truncated or ())
         self.reset |= dict.fromkeys(frame.reset or ())
+        self.denied += frame.denied or ()
         if self.timestamp is None:
             self.timestamp = frame.timestamp
 
@@ -289,7 +291,7 @@ class SeqCursor:
         if mark is None:
             if trimmed and replay.limit is None and not restarted:
                 replay.steps.append(Gap(topic, None, last, None, "history_trimmed"))
-            elif self._has_dropped and not (trimmed or restarted or replay.first or stated):
+            elif self._has_dropped and not (restarted or replay.first or stated):
                 replay.steps.append(Gap(topic, None, last, None, "unproven"))
             self._set_mark(topic, seq, at)
             return True

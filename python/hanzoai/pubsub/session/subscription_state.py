@@ -38,7 +38,7 @@ class SubscriptionState:
         retry_pending: The server rejected a part of it temporarily.
         recovering: The request only recovers messages: its answer is not reported to the program.
         unrouted: Temporarily rejected patterns are not routed until the next request.
-        denied: Patterns that the current answer denied.
+        denied: Patterns denied by earlier answers, for the next report.
         held: Live messages that wait for the answer.
         lost: Number of dropped messages without a position, by topic.
         whole: No held message was dropped.

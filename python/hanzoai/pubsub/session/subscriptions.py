@@ -172,7 +172,6 @@ class Subscriptions:
             return
         answer = state.answer
         answer.add(frame)
-        state.denied += frame.denied or ()
         if not frame.more:
             del self.requests[ref]
             self._answered(state, at)
@@ -319,8 +318,9 @@ class Subscriptions:
 
     def _apply_denials(self, state: SubscriptionState) -> bool:
         """Process denied and granted patterns of an answer; whether any pattern is active."""
-        denied = [d for d in state.denied if not is_retryable(d.code)]
-        later = {d.topic for d in state.denied if is_retryable(d.code)}
+        answered = state.answer.denied
+        denied = state.denied + [d for d in answered if not is_retryable(d.code)]
+        later = {d.topic for d in answered if is_retryable(d.code)}
         state.denied = []
         self._remove_patterns(state, [denial.topic for denial in denied])
         granted = tuple(pattern for pattern in state.patterns if pattern not in later)
