@@ -238,7 +238,7 @@ export class Subscriptions {
 
   /** Request it again from its cursor, and hold messages meanwhile. */
   private _recover(state: SubscriptionState, held: Envelope[]): void {
-    state.recovering = true;
+    state.recovering = !state.retryPending;
     state.hold(held);
     state.phase = 'joining';
     this._request(state);

@@ -241,7 +241,7 @@ class Subscriptions:
 
     def _recover(self, state: SubscriptionState, held: Sequence[Message]) -> None:
         """Request it again from its cursor, and hold messages in the meantime."""
-        state.recovering = True
+        state.recovering = not state.retry_pending
         state.hold(held)
         state.phase = JOINING
         self._request(state)
