@@ -81,7 +81,6 @@ export class Credentials {
     this._life = life;
     this._span = undefined;
     this._failed = 0;
-    this._rejected = false;
     this._context.timers.limit('expiry', life);
   }
 

@@ -86,9 +86,7 @@ export class Publishes {
 
   /** Whether publishes remain if the current connection is lost. */
   get survivesDrop(): boolean {
-    const { peer } = this._context;
-    if (!peer || peer.resends) return this.size > 0;
-    return !!this._queue._find(({ _sent }) => !_sent);
+    return this._queue._size > 0 || !!(this._context.peer?.resends && this._flight._size);
   }
 
   /** Whether one more publish fits; an empty queue accepts a publish of any size. */

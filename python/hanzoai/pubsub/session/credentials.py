@@ -90,7 +90,6 @@ class Credentials:
         self.life = life
         self.span = None
         self.failed = 0
-        self.rejected = False
         self._context.timers.limit("expiry", life)
 
     def forget(self) -> None:

@@ -94,9 +94,8 @@ class Publishes:
     def survives_drop(self) -> bool:
         """Whether publishes remain if the current connection is lost."""
         peer = self._context.peer
-        if peer is None or peer.resends:
-            return len(self) > 0
-        return any(not entry.sent for entry in self._queue.values())
+        resends = peer is not None and peer.resends
+        return bool(self._queue) or (resends and bool(self._flight))
 
     def has_room(self, messages: int, size: int, counter: list[int] | None = None) -> bool:
         """Whether another publish fits; an empty queue accepts a publish of any size."""
