@@ -25,7 +25,9 @@ class Connect:
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """The user closes the client after pending publishes are settled."""
+    """The user closes the client after pending publishes are settled, or after so long."""
+
+    wait: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,8 +181,8 @@ def call(session: Session, event: Event) -> None:
     match event:
         case Connect(opened):
             session.connect(opened=opened)
-        case Close():
-            session.close()
+        case Close(wait):
+            session.close(wait)
         case Abort():
             session.abort()
         case Token(fetch, value, expires_in):

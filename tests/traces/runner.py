@@ -48,5 +48,7 @@ def run(trace: dict[str, Any]) -> None:
             raise TraceFailed(
                 f"{where}\nexpected {canonical(step['out'])}\ngot      {canonical(got)}"
             )
+        if session.publishes.slowed != step.get("slowed", session.publishes.slowed):
+            raise TraceFailed(f"step {n}: {session.publishes.slowed} publishes were slowed")
     if numbers:
         raise TraceFailed(f"not drawn: {numbers}")

@@ -34,7 +34,8 @@ import { compact } from '../../../js/src/wire/compact.js';
 /** A call of a session's method, as data. */
 export type Event =
   | { readonly kind: 'connect'; readonly opened?: boolean }
-  | { readonly kind: 'close' | 'abort' | 'offline' | 'woke' }
+  | { readonly kind: 'close'; readonly wait?: number }
+  | { readonly kind: 'abort' | 'offline' | 'woke' }
   | {
       readonly kind: 'token';
       readonly fetch: number;
@@ -140,7 +141,7 @@ export class RecordedSession {
         session.connect(event.opened);
         break;
       case 'close':
-        session.close();
+        session.close(event.wait);
         break;
       case 'abort':
         session.abort();

@@ -21,7 +21,7 @@ export type StepEvent = {
   readonly connect?: { readonly opened?: boolean };
   readonly answered?: { readonly ok: boolean };
   readonly offline?: unknown;
-  readonly close?: unknown;
+  readonly close?: { readonly wait?: number };
   readonly abort?: unknown;
   readonly token?: { readonly fetch: number; readonly value: string; readonly expires_in?: number };
   readonly token_failed?: {
@@ -73,7 +73,7 @@ export function readEvent(step: StepEvent): Event {
   if (step.connect) return { kind: 'connect', ...step.connect };
   if (step.answered) return { kind: 'answered', ...step.answered };
   if (step.offline) return { kind: 'offline' };
-  if (step.close) return { kind: 'close' };
+  if (step.close) return { kind: 'close', ...step.close };
   if (step.abort) return { kind: 'abort' };
   if (step.woke) return { kind: 'woke' };
   if (token) {

@@ -13,11 +13,17 @@ import { canonical, readEvent, type StepEvent, showEffect } from './mapping.js';
 /** The effects of the session differ from the trace. */
 export class TraceFailed extends Error {}
 
+interface Step {
+  readonly in: StepEvent;
+  readonly out: readonly unknown[];
+  readonly slowed?: number;
+}
+
 export interface Trace {
   readonly start?: string;
   readonly random?: readonly number[];
   readonly options?: Readonly<Record<string, unknown>>;
-  readonly steps: readonly { readonly in: StepEvent; readonly out: readonly unknown[] }[];
+  readonly steps: readonly Step[];
 }
 
 /** Load a trace; its steps and random numbers follow those of the trace that it starts from. */
@@ -51,6 +57,10 @@ export function run(trace: Trace): void {
     if (got !== expected) {
       const text = `step ${n}, ${canonical(step.in)}`;
       throw new TraceFailed(`${text}\nexpected ${expected}\ngot      ${got}`);
+    }
+    const { slowed } = recorded.session.operations.publishes;
+    if (slowed !== (step.slowed ?? slowed)) {
+      throw new TraceFailed(`step ${n}: ${slowed} publishes were slowed`);
     }
   }
   if (numbers.length) throw new TraceFailed(`not drawn: ${numbers}`);
