@@ -56,6 +56,15 @@ describe('webhooks', () => {
     }
   });
 
+  test('a body that is not bytes is a bad request, whatever a framework made of it', async () => {
+    const headers = await signed();
+    const { buffer } = BODY;
+    for (const body of [undefined, null, {}, [], { events: EVENTS }, 5, buffer]) {
+      const checked = Reflect.apply(verify, undefined, [body, headers, SECRET, { now: NOW }]);
+      await assert.rejects(checked, refused('body', 400));
+    }
+  });
+
   test('a missing header is named', async () => {
     for (const name of ['webhook-id', 'webhook-timestamp', 'webhook-signature']) {
       const headers = { ...(await signed()), [name]: undefined };

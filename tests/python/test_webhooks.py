@@ -67,6 +67,13 @@ def test_a_changed_byte_is_refused(place: int) -> None:
     assert (caught.value.field, caught.value.status) == ("webhook-signature", 401)
 
 
+@pytest.mark.parametrize("body", [None, {"events": EVENTS}, [], 5, BODY.decode()])
+def test_a_body_that_is_not_bytes_is_a_bad_request(body: Any) -> None:
+    with pytest.raises(InvalidWebhook) as caught:
+        verify(body, signed(), SECRET, now=NOW)
+    assert (caught.value.field, caught.value.status) == ("body", 400)
+
+
 @pytest.mark.parametrize("name", ["webhook-id", "webhook-timestamp", "webhook-signature"])
 def test_a_missing_header_is_named(name: str) -> None:
     headers = signed()

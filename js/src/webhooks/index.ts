@@ -105,6 +105,14 @@ export async function verify(
       'Answer with 401: the sender is not a Hanzo PubSub server.',
     );
   const bytes = typeof body === 'string' ? new TextEncoder().encode(body) : body;
+  // A framework may have parsed it, or not have read it because of its type.
+  if (!ArrayBuffer.isView(bytes))
+    throw new InvalidWebhook(
+      'The body is not the bytes of the request.',
+      'body',
+      'Pass the raw body as it arrived, before anything parses it.',
+      400,
+    );
   const signed = signedBytes(id, stamp, bytes);
   if (!(await matches(keys, signaturesOf(given), signed)))
     throw new InvalidWebhook(

@@ -28,7 +28,7 @@ import json
 import threading
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from hanzoai.pubsub.errors import InvalidOption, PubSubError
 
@@ -130,6 +130,14 @@ def verify(
             "The header webhook-timestamp is not a number of seconds.",
             field="webhook-timestamp",
             remedy="Answer with 401: the sender is not a Hanzo PubSub server.",
+        )
+    # Callers without a type checker may pass a parsed body.
+    if not isinstance(cast("object", body), bytes | bytearray | memoryview):
+        raise InvalidWebhook(
+            "The body is not the bytes of the request.",
+            field="body",
+            remedy="Pass the raw body as it arrived, before anything parses it.",
+            status=400,
         )
     signatures = _signatures(given)
     if not any(
