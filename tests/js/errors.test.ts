@@ -16,6 +16,7 @@ import {
   TokenExpired,
 } from '../../js/src/errors.js';
 import { CODES } from '../../js/src/generated/errors.js';
+import { codeOf } from '../../js/src/session/events.js';
 
 const CLASSES = { ...errors };
 
@@ -30,6 +31,10 @@ test('every code builds its class with its remedy', () => {
       [code, row.meaning ?? `Error \`${code}\`.`, row.remedy, row.retryable],
     );
   }
+});
+
+test('a cause without an error code counts as a failed connection', () => {
+  for (const close of [undefined, 0, 1006, 4999]) assert.equal(codeOf(close), 'connection_failed');
 });
 
 test('a refusal names its topic', () => {

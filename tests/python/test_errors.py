@@ -29,6 +29,7 @@ from hanzoai.pubsub.errors import (
     UsageError,
     from_code,
 )
+from hanzoai.pubsub.session.events import code_of
 from spec._generate import yaml_text
 
 CODES: dict[str, dict[str, Any]] = yaml_text.parse(
@@ -98,6 +99,11 @@ def test_a_code_of_a_later_server_is_kept_and_not_retried() -> None:
     assert not error.retryable
     assert error.retry_after == 2.5
     assert str(from_code("x")) == "Error `x`."
+
+
+@pytest.mark.parametrize("close", [None, 0, 1006, 4999])
+def test_a_cause_without_an_error_code_counts_as_a_failed_connection(close: int | None) -> None:
+    assert code_of(close) == "connection_failed"
 
 
 def test_missed_messages_have_a_gap_also_if_a_server_sends_only_the_code() -> None:

@@ -65,7 +65,7 @@ export function endsConnection({ code, ref }: ErrorFrame): boolean {
 /** The error code itself, or that of a close code. */
 export function codeOf(given: SessionEvent['code']): string {
   if (typeof given === 'string') return given;
-  for (const { code, close } of CODES.values()) if (close === given) return code;
+  for (const { code, close } of CODES.values()) if (close && close === given) return code;
   return 'connection_failed';
 }
 

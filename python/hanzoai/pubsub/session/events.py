@@ -111,5 +111,5 @@ def code_of(given: str | int | None) -> str:
     """The error code itself, or that of a close code."""
     if isinstance(given, str):
         return given
-    by_close = (known.code for known in CODES.values() if known.close == given)
+    by_close = (known.code for known in CODES.values() if known.close and known.close == given)
     return next(by_close, "connection_failed")
