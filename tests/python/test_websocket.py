@@ -40,7 +40,7 @@ from hanzoai.pubsub.transports.websockets_connection import WebsocketsConnection
 from hanzoai.pubsub.wire.codec import Malformed, Unknown
 from tests.mutual_tls import rejecting
 from tests.python.fake_dns import SILENT, SilentAddresses, resolve_to
-from tests.python.received import open_transport, receive
+from tests.python.received import Received, open_transport, receive
 
 if TYPE_CHECKING:
     from websockets.http11 import Request, Response
@@ -715,6 +715,32 @@ async def test_a_reader_that_does_not_read_stops_the_network_and_gets_all_of_it_
         if isinstance(connection, PicowsConnection):
             network: Any = connection._socket.underlying_transport
             assert len(network.get_protocol().get_buffer(-1)) <= 1 << 18
+
+
+def test_messages_that_come_while_the_connection_opens_count_for_the_limit_too() -> None:
+    data = wire(message(1, "x" * 200_000))
+
+    async def flood(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(shaken(await reader.readuntil(b"\r\n\r\n")))
+        for _ in range(150):
+            writer.write(data)
+            await writer.drain()
+        await reader.read()
+
+    async def hold() -> None:
+        async with asyncio.timeout(60), raw_server(flood) as url:
+            transport = make(url)
+            await transport.open(Received())
+            connection = transport._connection
+            assert connection is not None
+            while not transport._held:  # noqa: ASYNC110 - the network has no event for it
+                await asyncio.sleep(0)
+            assert sum(map(len, connection.arrived)) < 3 << 20
+            await transport.close()
+
+    # Unlike the loop of asyncio, it reads several times in one turn.
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(hold())
 
 
 # ---------------------------------------------------------------- failures to open

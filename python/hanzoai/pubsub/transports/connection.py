@@ -34,8 +34,14 @@ class Owner(Protocol):
         """The time, by `Clock.now`."""
         ...
 
-    def pass_on(self, size: int = 0) -> None:
-        """Take `arrived`, after a read of so many bytes, or at the end of the connection."""
+    def pass_on(self, connection: Connection, size: int = 0) -> None:
+        """Take `arrived`, after a read of so many bytes, or at the end of the connection.
+
+        Args:
+            connection: The connection, which may still be opening: a loop may read many messages in
+                the turn of the handshake.
+            size: Bytes of the read.
+        """
 
 
 class Connection(Protocol):

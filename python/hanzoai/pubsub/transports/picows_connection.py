@@ -147,7 +147,7 @@ class PicowsConnection(WSListener):
     def on_ws_disconnected(self, transport: WSTransport) -> None:
         """The connection has ended."""
         self._end()
-        self._owner.pass_on()
+        self._owner.pass_on(self)
 
     def begin_read(self) -> None:
         """Prepare for the frames of one read."""
@@ -162,7 +162,7 @@ class PicowsConnection(WSListener):
         self._owner.last_received = self._owner.now()
         self.at_once = self.sent == 1
         self.sent = 0
-        self._owner.pass_on(size)
+        self._owner.pass_on(self, size)
 
     def _pass_frames_to(self, on_frame: _OnFrame) -> None:
         """Choose the function that handles frames, instead of the method of the library."""

@@ -108,13 +108,11 @@ class WebSocketTransport:
     def resume(self) -> None:
         """Pass on what has arrived, and from now on what arrives."""
         self._paused = False
-        self.pass_on()
+        if self._connection is not None:
+            self.pass_on(self._connection)
 
-    def pass_on(self, size: int = 0) -> None:
+    def pass_on(self, connection: Connection, size: int = 0) -> None:
         """See `Owner`."""
-        connection = self._connection
-        if connection is None:
-            return
         if self._closed:
             connection.arrived.clear()
             return

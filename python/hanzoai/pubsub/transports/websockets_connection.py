@@ -169,7 +169,7 @@ class WebsocketsConnection(BufferedReads, ClientConnection):
             if rest is not None:
                 self._frames = None
                 self._parse(rest)
-        owner.pass_on(len(data))
+        owner.pass_on(self, len(data))
 
     def _parse(self, data: bytes) -> None:
         """Pass data to the library's parser: the handshake, and frames outside of the fast path."""
@@ -211,7 +211,7 @@ class WebsocketsConnection(BufferedReads, ClientConnection):
         self._failure = exc
         super().connection_lost(exc)
         self._end()
-        self._owner.pass_on()
+        self._owner.pass_on(self)
 
     def hold(self, on: bool) -> None:
         """See `Connection`."""
