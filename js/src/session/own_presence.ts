@@ -46,10 +46,10 @@ class PresenceValues {
 
   /** Merge older values: existing keys win. */
   restore(topic: Topic, data: JsonObject): void {
-    const earlier = this._byTopic.get(topic);
-    const newer = { ...this._byTopic.get(undefined), ...earlier };
+    const newer = this._byTopic.get(undefined) ?? {};
     const left = Object.entries(data).filter(([key]) => !Object.hasOwn(newer, key));
-    if (left.length) this._byTopic.set(topic, { ...Object.fromEntries(left), ...earlier });
+    if (!left.length) return;
+    this._byTopic.set(topic, { ...Object.fromEntries(left), ...this._byTopic.get(topic) });
   }
 
   /** Forget refused values. */

@@ -302,7 +302,7 @@ export class Subscriptions {
   private _answered(state: SubscriptionState, answer: SubscribedFrame, at: number): void {
     state.retryPending = false;
     if (!this._applyDenials(state, answer.denied)) return;
-    const { recovering, whole } = state;
+    const { whole } = state;
     const rest = this._admit(state, answer, at);
     for (const [topic, missed] of state.lost) {
       this._deliveries.gap(state.request.sub, { ...gap(topic, 'unproven'), missed }, false);
@@ -311,7 +311,7 @@ export class Subscriptions {
     state.phase = 'live';
     state.recovering = false;
     state.hold();
-    if (!(recovering && this._context.peer?.incremental)) this.presence?.answered(state);
+    this.presence?.answered(state);
     if (rest.length || !whole) this._recover(state, rest);
     else state.cursor.retried.clear();
   }

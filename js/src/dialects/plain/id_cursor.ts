@@ -55,8 +55,8 @@ export class IdCursor implements Cursor {
     this._start = since;
     this._unproven = [...after.keys()];
     this._overlap = overlap;
-    this._ids = Math.max(1, rememberedIds);
-    this._kept = Math.max(1, rememberedTopics);
+    this._ids = rememberedIds;
+    this._kept = rememberedTopics;
   }
 
   get topics(): readonly string[] {
@@ -197,14 +197,11 @@ function keyOf({ topic, id }: Envelope): string {
 
 function newestOfEach(history: readonly Envelope[], limit: number): Envelope[] {
   const left = new Map<string, number>();
-  return [...history]
-    .reverse()
-    .filter(({ topic }) => {
-      const n = left.get(topic) ?? limit;
-      left.set(topic, n - 1);
-      return n > 0;
-    })
-    .reverse();
+  return [...history].reverse().filter(({ topic }) => {
+    const n = left.get(topic) ?? limit;
+    left.set(topic, n - 1);
+    return n > 0;
+  });
 }
 
 /** Missing messages, of which neither the positions nor the number are known. */

@@ -49,7 +49,7 @@ type PublishFrame = Extract<Loose<ClientFrame>, { readonly type: 'publish' }>;
 
 /** A request to subscribe that the peer has not answered. */
 interface Request {
-  readonly subscription: SubscriptionState | undefined;
+  readonly subscription: SubscriptionState;
   readonly topics: readonly string[];
   /** Patterns that the parts of its answer have denied. */
   readonly denied: Set<string>;
@@ -120,7 +120,7 @@ export class PlainDialect {
     for (const { topic } of denied) before.add(topic);
     if (more) return { ...frame, ref };
     this._doubts.delete(subscription);
-    if (frame.ref !== undefined || !frame.topics.length) return { ...frame, ref };
+    if (frame.ref !== undefined) return { ...frame, ref };
     const missing = subscription.patterns.filter(
       (topic) => !frame.topics.includes(topic) && !before.has(topic),
     );
@@ -158,9 +158,9 @@ export class PlainDialect {
     if (OF_PUBLISH.includes(code)) return undefined;
     for (const [ref, { subscription, topics }] of this._requests) {
       if (topic !== undefined && !topics.includes(topic)) continue;
-      const doubts = (subscription && this._doubts.get(subscription)) ?? 0;
+      const doubts = this._doubts.get(subscription) ?? 0;
       const most = topic === undefined ? MAX_DOUBTS : 1;
-      if (!subscription || doubts >= most || !this._mayBlame(topic)) {
+      if (doubts >= most || !this._mayBlame(topic)) {
         this._requests.delete(ref);
         return ref;
       }
@@ -234,6 +234,7 @@ export class PlainDialect {
 
   private _remember(ref: string, topics: readonly string[]): void {
     const subscription = this._session.operations.subscriptions.requests.get(ref);
+    if (!subscription) return;
     for (const [older, request] of this._requests) {
       if (request.subscription === subscription || this._requests.size >= MAX_REQUESTS) {
         this._requests.delete(older);
@@ -268,12 +269,10 @@ export class PlainDialect {
     const entry = publishes._flight._byRef(ref);
     if (!entry) return;
     const open = entry._unanswered();
-    const { messages } = entry._publish;
-    const isOne = messages.length === 1;
-    if (!isOne) this._batches.set(entry, new Set(open));
+    this._batches.set(entry, new Set(open));
     for (const slot of open) {
-      const message = messages[slot] as Publication;
-      this._write({ type: 'publish', message, ref: isOne ? ref : `${ref}.${slot}` });
+      const message = entry._publish.messages[slot] as Publication;
+      this._write({ type: 'publish', message, ref: `${ref}.${slot}` });
     }
   }
 }

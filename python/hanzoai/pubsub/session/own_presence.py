@@ -55,11 +55,10 @@ class PresenceValues:
 
     def restore(self, topic: str | None, data: Mapping[str, Any]) -> None:
         """Merge an update that is older than all present ones."""
-        earlier = self._by_topic.get(topic, {})
-        newer = {**self._by_topic.get(None, {}), **earlier}
+        newer = self._by_topic.get(None, {})
         left = {key: data[key] for key in data if key not in newer}
         if left:
-            self._by_topic[topic] = {**left, **earlier}
+            self._by_topic[topic] = {**left, **self._by_topic.get(topic, {})}
 
     def forget(self, topic: str | None, data: Mapping[str, Any]) -> None:
         """Drop a rejected update."""

@@ -272,15 +272,14 @@ class Subscriptions:
         state.retry_pending = False
         if not self._apply_denials(state):
             return
-        recovering, whole = state.recovering, state.whole
+        whole = state.whole
         rest = self._admit(state, at, complete=True)
         state.answered = True
         state.phase = LIVE
         state.recovering = False
         state.answer = Answer()
         state.hold()
-        if not (recovering and self._incremental):
-            self.presence.answered(state)
+        self.presence.answered(state)
         if rest or not whole:
             self._recover(state, rest)
         else:

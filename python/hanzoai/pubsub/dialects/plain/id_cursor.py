@@ -55,9 +55,9 @@ class IdCursor:
         # The peer does not support positions.
         self._unproven = tuple(request.after)
         self._overlap = options.overlap  # milliseconds before the mark at which a replay begins
-        self._ids = max(1, options.remembered_ids)  # per topic
+        self._ids = options.remembered_ids  # per topic
         # Above this number, the topic without messages for the longest time is dropped.
-        self._topics = max(1, options.remembered_topics)
+        self._topics = options.remembered_topics
         self._history = history
         self._newest: int | None = None
         self._began: int | None = None
@@ -212,5 +212,4 @@ def _newest_of_each(history: Sequence[Message], limit: int) -> list[Message]:
         if n > 0:
             left[message.topic] = n - 1
             kept.append(message)
-    kept.reverse()
     return kept

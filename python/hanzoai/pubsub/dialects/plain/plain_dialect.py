@@ -71,7 +71,7 @@ class _Request:
         denied: Patterns that the parts of its answer have denied.
     """
 
-    state: SubscriptionState | None
+    state: SubscriptionState
     topics: frozenset[str]
     denied: set[str] = field(default_factory=set[str])
 
@@ -135,7 +135,7 @@ class PlainDialect:
         before.update(denial.topic for denial in denied)
         if not frame.more:
             self._doubts.pop(state.sub, None)
-            if frame.ref is None and frame.topics:
+            if frame.ref is None:
                 granted = before.union(frame.topics)
                 denied += [
                     Denial(topic=pattern, code="forbidden")
@@ -172,16 +172,15 @@ class PlainDialect:
         is rejected in the end.
         """
         topic = frame.topic
-        peer = self._session.peer
-        if peer is None or "ref" in peer.features or frame.code in _OF_PUBLISH:
+        if frame.code in _OF_PUBLISH:
             return None
         for ref, request in self._requests.items():
             if topic is not None and topic not in request.topics:
                 continue
             state = request.state
-            doubts = 0 if state is None else self._doubts.get(state.sub, 0)
+            doubts = self._doubts.get(state.sub, 0)
             most = MAX_DOUBTS if topic is None else 1
-            if state is None or doubts >= most or not self._may_blame(topic):
+            if doubts >= most or not self._may_blame(topic):
                 del self._requests[ref]
                 return ref
             if not state.retry_pending:
@@ -251,7 +250,7 @@ class PlainDialect:
 
     def _remember(self, frame: SubscribeFrame) -> None:
         ref = frame.ref or ""
-        state = self._session.subscriptions.requests.get(ref)
+        state = self._session.subscriptions.requests[ref]
         for older, request in list(self._requests.items()):
             if request.state is state or len(self._requests) >= MAX_REQUESTS:
                 del self._requests[older]
@@ -277,14 +276,11 @@ class PlainDialect:
         entry = self._session.publishes.in_flight(ref)
         if entry is None:
             return
-        messages, waiting = entry.publish.messages, entry.unanswered()
-        is_one = len(messages) == 1
-        if not is_one:
-            self._batches[entry] = set(waiting)
+        waiting = entry.unanswered()
+        self._batches[entry] = set(waiting)
         for slot in waiting:
-            self._write(
-                PublishFrame(message=messages[slot], ref=ref if is_one else f"{ref}.{slot}")
-            )
+            message = entry.publish.messages[slot]
+            self._write(PublishFrame(message=message, ref=f"{ref}.{slot}"))
 
 
 def _refused(frame: ErrorFrame) -> PublishResult:
