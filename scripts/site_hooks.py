@@ -20,6 +20,8 @@ README = Path(__file__).parent.parent / "README.md"
 END_OF_TABS = "<!-- end of tabs -->"
 TAB = re.compile(r"<!-- tab: (.+?) -->")
 TABS = re.compile(rf"<!-- tab: .*?{END_OF_TABS}", re.DOTALL)
+FENCE_OR_ROW = re.compile(r"^ *```.*?^ *```$|^ *(?P<row>\|[^\n]*)$", re.MULTILINE | re.DOTALL)
+CODE = re.compile(r"(?<!`)(`+)(?!`).+?(?<!`)\1(?!`)")
 DIAGRAMS = Path(__file__).parent / "diagrams/node_modules/@mermaid-js/tiny/dist/mermaid.tiny.js"
 """Draws the diagrams; without it, the theme loads the same library from another host."""
 DIAGRAM = '<pre class="mermaid">'
@@ -54,11 +56,25 @@ def make_tabs(markdown: str) -> str:
     return TABS.sub(tabs, markdown)
 
 
+def show_pipes(markdown: str) -> str:
+    r"""Write `\|` in the code of a table as `|`.
+
+    A code host needs the backslash. The site shows it, because it splits no cell within code.
+    """
+
+    def row(found: re.Match[str]) -> str:
+        if not found["row"]:
+            return found[0]
+        return CODE.sub(lambda code: code[0].replace(r"\|", "|"), found[0])
+
+    return FENCE_OR_ROW.sub(row, markdown)
+
+
 def on_page_markdown(markdown: str, *, page: Page, **_: object) -> str:
-    """Use the README as the first page, and convert the tabs of every page."""
+    """Use the README as the first page, and convert the tabs and tables of every page."""
     if page.file.src_uri != "index.md":
-        return make_tabs(markdown)
-    return LINK.sub(turn_link, README.read_text(encoding="utf-8"))
+        return make_tabs(show_pipes(markdown))
+    return LINK.sub(turn_link, show_pipes(README.read_text(encoding="utf-8")))
 
 
 def add_diagrams(html: str, url: str) -> str:

@@ -83,6 +83,7 @@ def _meaning(field: Schema, definitions: dict[str, Schema]) -> str:
     described = field if "description" in field else definitions[_name(field)]
     words = [str(described["description"])]
     if bounds := _bounds(field):
+        bounds = bounds.replace("|", r"\|")  # the cell of a table
         words.append(f"{bounds[:1].upper()}{bounds[1:]}.")
     if "default" in field:
         words.append(f"Default `{json.dumps(field['default'])}`.")
@@ -104,7 +105,7 @@ def _bounds(field: Schema) -> str:
         if key in field and field[key] not in (0, 1, 2**53 - 1)
     ]
     if "pattern" in field:
-        facts.append(f"matches `{field['pattern'].replace('|', chr(92) + '|')}`")
+        facts.append(f"matches `{field['pattern']}`")
     return ", ".join(facts)
 
 

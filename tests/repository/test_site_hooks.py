@@ -49,3 +49,14 @@ def test_an_element_that_loads_from_another_host_is_found(element: str, address:
 )
 def test_links_and_files_of_the_site_are_allowed(element: str) -> None:
     assert site_hooks.foreign_addresses(element) == []
+
+
+def test_code_in_a_table_shows_its_pipes_without_a_backslash() -> None:
+    table = "| type |\n|---|\n| `str \\| None`, ``a \\| `b` `` or a \\| b |\n"
+    shown = "| type |\n|---|\n| `str | None`, ``a | `b` `` or a \\| b |\n"
+    assert site_hooks.show_pipes(table) == shown
+
+
+def test_a_block_of_code_keeps_its_backslashes() -> None:
+    block = "```text\n| `a \\| b` |\n```\n"
+    assert site_hooks.show_pipes(block) == block
