@@ -123,6 +123,26 @@ test('choosing a topic selects it for publishing', async (t) => {
   await page.locator('.row', { hasText: 'from the form' }).waitFor();
 });
 
+test('the numbers of a topic are whole at 1280 px, and its chart takes the rest of the line', async (t) => {
+  const server = await startServer(t);
+  const page = await openConsole(t, server, { viewport: { width: 1280, height: 800 } });
+  const ana = server.client({ token: server.token('--user', 'ana') });
+  await ana.publish('demo.chat', { data: 1 });
+  const topic = page
+    .getByRole('list', { name: 'Topics' })
+    .getByRole('button', { name: 'demo.chat' });
+  await topic.waitFor();
+  const [hidden, chart] = await topic.evaluate((button) => {
+    const [numbers] = button.querySelectorAll('.more');
+    const [line] = button.querySelectorAll('.sparkline');
+    if (!numbers || !line) throw new Error('A topic has numbers and a chart.');
+    numbers.textContent = '100 kept · 100 readers · 45 min';
+    return [numbers.scrollWidth - numbers.clientWidth, line.clientWidth] as const;
+  });
+  assert.equal(hidden, 0);
+  assert.ok(chart >= 24, `${chart} px`);
+});
+
 test('the timeline of a topic shows what is live, replayed and missing, and opens a message', async (t) => {
   const server = await startServer(t, ...FREE, '--history-max-messages', '5');
   const page = await openConsole(t, server);
