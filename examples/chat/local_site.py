@@ -78,7 +78,8 @@ class _Guard:
             raise web.HTTPForbidden
         answer = await handler(request)
         answer.headers["Content-Security-Policy"] = POLICY
-        answer.headers["Cache-Control"] = "no-store"
+        # A page with `no-store` loads again when the user comes back to it.
+        answer.headers["Cache-Control"] = "no-store" if request.method == "POST" else "no-cache"
         return answer
 
 

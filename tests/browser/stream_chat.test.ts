@@ -259,6 +259,13 @@ test('the chat works with the keyboard, and has no problems at three widths, lig
   const url = await startChat(t);
   const ana = await enter(t, url, 'ana');
   const ben = await enter(t, url, 'ben');
+  const [below, above] = await ana.locator('[aria-labelledby=break]').evaluate((card) => {
+    const { paddingTop, paddingBottom } = getComputedStyle(card);
+    const last = card.querySelector('.breaks')?.getBoundingClientRect().bottom ?? 0;
+    const free = card.getBoundingClientRect().bottom - last;
+    return [free - Number.parseFloat(paddingBottom), Number.parseFloat(paddingTop)] as const;
+  });
+  assert.ok(below < above, `${below} px are blank below the last button of the card`);
   await say(ben, 'Shall we ask about the relay?');
   await ends(ana, 'done');
 

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from aiohttp import web
 
+from examples.chat import local_site
 from examples.chat.library import keywords, passages, search
 from examples.chat.script import MOST, next_piece
 from hanzoai.pubsub.streams import text_of
@@ -142,3 +144,15 @@ async def test_a_rate_that_is_not_one_is_refused() -> None:
         _, err = await process.communicate()
     assert process.returncode == 2
     assert b"0.1 to 10,000" in err
+
+
+async def test_the_browser_may_keep_the_page_for_the_back_button_but_no_answer_to_a_post() -> None:
+    async def token(_request: web.Request) -> web.Response:
+        return web.json_response({})
+
+    routes = [web.post("/token", token)]
+    async with local_site.serve(CHAT / "page" / "main.tsx", routes) as url, http_client() as client:
+        page = await client.get(url)
+        assert page.headers["cache-control"] == "no-cache"
+        answer = await client.post(f"{url}token", headers={"Origin": url.rstrip("/")})
+        assert answer.headers["cache-control"] == "no-store"
