@@ -234,6 +234,15 @@ def test_a_user_of_a_development_server_may_use_the_topics_of_the_migrated_progr
     assert [topic for each in topics for topic in each if not topic.startswith("demo.")] == []
 
 
+def test_the_chart_gets_its_settings_as_texts() -> None:
+    page = (ROOT / "docs" / "operate" / "deploy.md").read_text(encoding="utf-8")
+    values = re.findall(r"--set settings\.\w+=([^\s`]+)", page)
+    assert values
+    # Helm reads these as switches and numbers, which the schema of the chart rejects.
+    assert [each for each in values if type(yaml.safe_load(each)) is not str] == []
+    assert re.findall(r"(?<!--set-string )(?<!--set )\bsettings\.[A-Z_]+=", page) == []
+
+
 def test_the_reference_shows_what_inherited_methods_of_a_class_return() -> None:
     page = (ROOT / "docs" / "reference" / "python-protocols.md").read_text(encoding="utf-8")
     returned = dict(re.findall(r"^await (\w+)\.recv\(.*\) -> (.+)$", page, re.MULTILINE))
