@@ -121,6 +121,8 @@ test('every sample compiles strictly with only its own imports of the product', 
   const compilerOptions = {
     strict: true,
     noEmit: true,
+    // Vite wants the extension in its configuration; its templates allow it.
+    allowImportingTsExtensions: true,
     jsx: 'react-jsx',
     target: 'es2022',
     module: 'esnext',
