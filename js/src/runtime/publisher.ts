@@ -24,7 +24,6 @@ interface Unsettled {
   readonly settle: (outcome: Outcome) => void;
   /** When it is given up, by the clock. */
   readonly end: number;
-  readonly signal: AbortSignal | undefined;
 }
 
 /** Publishes one message or many, over the connection or as a request. */
@@ -36,6 +35,8 @@ export class Publisher implements OutcomePort {
   /** When the earliest deadline of a publish was, by the clock; its timer fires then. */
   private _deadline = Infinity;
   private _deadlineTimer: TimerHandle | undefined;
+  /** Publishes that are cancelled in this turn. */
+  private readonly _cancelled: Publish[] = [];
   private _isSlow = false;
   private _numbers = 0;
 
@@ -125,13 +126,12 @@ export class Publisher implements OutcomePort {
     ref: number,
     call: (session: OperatedSession) => void,
     end: number = Infinity,
-    signal?: AbortSignal,
   ): Promise<Outcome> {
     const { _client: client } = this;
     return new Promise((settle) => {
       // The client may have ended while a part of it was loading.
       if (client.over.aborted) client.checkOpen();
-      this._awaiting._add({ ref, settle, end, signal });
+      this._awaiting._add({ ref, settle, end });
       client.perform(call);
     });
   }
@@ -200,14 +200,9 @@ export class Publisher implements OutcomePort {
       background,
     };
     if (end < this._deadline) this._expireAt(end);
-    const settled = this.settled(
-      publish.ref,
-      ({ operations }) => operations.publish(publish),
-      end,
-      signal,
-    );
+    const settled = this.settled(publish.ref, ({ operations }) => operations.publish(publish), end);
     if (!signal) return settled;
-    const ignore = onAbort(signal, () => this._expire());
+    const ignore = onAbort(signal, () => this._cancel(publish));
     return settled.then((outcome) => {
       ignore();
       signal.throwIfAborted();
@@ -224,7 +219,8 @@ export class Publisher implements OutcomePort {
       end - clock.now(),
       () => {
         this._deadline = Infinity;
-        this._expire();
+        const now = clock.now();
+        this._expire(this._awaiting._all().filter(({ end }) => end <= now));
         let next = Infinity;
         for (const { end } of this._awaiting._all()) next = Math.min(next, end);
         if (next < Infinity) this._expireAt(next);
@@ -233,16 +229,15 @@ export class Publisher implements OutcomePort {
     );
   }
 
-  /**
-   * Give up all publishes whose deadline has passed or whose signal is aborted. One by one, the next
-   * one would be sent in the place of the first.
-   */
-  private _expire(): void {
-    const { _client: client } = this;
-    const due = this._awaiting
-      ._all()
-      .filter(({ end, signal }) => end <= client.clock.now() || signal?.aborted);
-    client.perform(({ operations }) => operations.expire(due));
+  /** Give up a publish, together with all that are cancelled in the same turn. */
+  private _cancel(publish: Publish): void {
+    const { _cancelled: cancelled } = this;
+    if (cancelled.push(publish) === 1) queueMicrotask(() => this._expire(cancelled.splice(0)));
+  }
+
+  /** Give up publishes. One by one, the next one would be sent in the place of the first. */
+  private _expire(due: readonly Pick<Publish, 'ref'>[]): void {
+    this._client.perform(({ operations }) => operations.expire(due));
   }
 
   /** One result per message, in order, from the outcome of a publish. */

@@ -129,17 +129,22 @@ test('with the policy `block`, publishes wait for room in order, until their tim
   await ps.close();
 });
 
-for (const how of ['time out', 'are cancelled']) {
-  test(`publishes that ${how} together do not take the place of each other`, async () => {
+for (const how of ['time out together', 'are cancelled together', 'are cancelled in one turn']) {
+  test(`publishes that ${how} do not take the place of each other`, async () => {
     const { ps, peer, clock } = virtualClient({ sendQueue: { messages: 1, policy: 'block' } });
     await ps.connect();
     peer.silent.add('publish');
-    const abort = new AbortController();
-    const options = how === 'time out' ? { timeout: 100 } : { signal: abort.signal };
-    const all = [1, 2, 3].map((data) => assert.rejects(ps.publish('a.b', { data }, options)));
+    const shared = new AbortController();
+    const stops: AbortController[] = [];
+    const all = [1, 2, 3].map((data) => {
+      const stop = how === 'are cancelled together' ? shared : new AbortController();
+      stops.push(stop);
+      const options = how === 'time out together' ? { timeout: 100 } : { signal: stop.signal };
+      return assert.rejects(ps.publish('a.b', { data }, options));
+    });
     await turns();
-    if (how === 'time out') await clock.advance(101);
-    else abort.abort();
+    if (how === 'time out together') await clock.advance(101);
+    else for (const stop of stops) stop.abort();
     await Promise.all(all);
     assert.equal(peer.socket.frames('publish').length, 1);
     await ps.close({ timeout: 0 });
