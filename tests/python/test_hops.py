@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = str(ROOT / "python" / "hanzoai" / "pubsub")
-RECEIVE = 11
+RECEIVE = 10
 """Maximum functions on the path of a received message."""
 
 PUBLISH = 15

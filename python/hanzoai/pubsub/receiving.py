@@ -25,7 +25,7 @@ class _Buffer(threading.local):
         self.view = memoryview(mmap.mmap(-1, _SIZE, access=mmap.ACCESS_COPY))
 
 
-_buffer: Final = _Buffer()
+_thread: Final = _Buffer()
 
 
 class BufferedReads(asyncio.Protocol, asyncio.BufferedProtocol):
@@ -35,10 +35,14 @@ class BufferedReads(asyncio.Protocol, asyncio.BufferedProtocol):
     only if a protocol derives from `asyncio.Protocol`.
     """
 
+    _buffer: memoryview
+    """What the last read received."""
+
     def get_buffer(self, sizehint: int) -> memoryview:
         """Where the next bytes go."""
-        return _buffer.view
+        self._buffer = _thread.view
+        return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
         """Bytes have arrived."""
-        self.data_received(bytes(_buffer.view[:nbytes]))
+        self.data_received(bytes(self._buffer[:nbytes]))

@@ -156,8 +156,9 @@ class WebsocketsConnection(BufferedReads, ClientConnection):
 
     # -------------------------------------------------------------- in
 
-    def data_received(self, data: bytes) -> None:
+    def buffer_updated(self, nbytes: int) -> None:
         """Bytes have arrived."""
+        data = bytes(self._buffer[:nbytes])
         owner = self._owner
         owner.last_received = owner.now()
         self.at_once = self.sent == 1
@@ -169,7 +170,12 @@ class WebsocketsConnection(BufferedReads, ClientConnection):
             if rest is not None:
                 self._frames = None
                 self._parse(rest)
-        owner.pass_on(self, len(data))
+        owner.pass_on(self, nbytes)
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes have arrived in a loop that has its own buffer, such as that of uvloop."""
+        self._buffer = memoryview(data)
+        self.buffer_updated(len(data))
 
     def _parse(self, data: bytes) -> None:
         """Pass data to the library's parser: the handshake, and frames outside of the fast path."""
