@@ -125,6 +125,31 @@ def test_the_remedy_for_a_value_that_json_lacks_fits_its_cause() -> None:
         assert remedy in caught.value.remedy
 
 
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (math.nan, "JSON: it is NaN or infinite"),
+        ({"score": math.inf}, "JSON: `data.score` is NaN or infinite"),
+        (Row(id=1, score=math.nan), "JSON: `data.score` is NaN or infinite"),
+        (
+            Row(all=[Row(at={"a": 0.0, "b": math.nan})]),
+            "JSON: `data.all[0].at.b` is NaN or infinite",
+        ),
+        ([[1.0], [2.0, -math.inf]], "JSON: `data[1][1]` is NaN or infinite"),
+        ({"sums": {math.nan: 1}}, "JSON: `data.sums` has a key that is NaN or infinite"),
+        ({"parts": [b"x"]}, "JSON: `data.parts[0]` is of type bytes, which JSON does not support"),
+        ({"twice": Row("x", "x")(1, 2)}, "JSON: `data.twice` has two fields of the same name"),
+        ({"names": ["\ud800"]}, "JSON: `data.names[0]` has characters that UTF-8 cannot encode"),
+        ({"k" * 10_000: math.nan}, f"JSON: `data.{'k' * 64}` is NaN or infinite"),
+    ],
+)
+def test_a_value_that_json_lacks_is_named_with_its_place(data: object, words: str) -> None:
+    with pytest.raises(InvalidPayload) as caught:
+        item(encoder(), data=data)
+    assert caught.value.field == "data"
+    assert words in caught.value.message
+
+
 def test_blanks_do_not_count_against_the_size_of_a_message() -> None:
     assert item(encoder(max_message_bytes=10), data="[1," + " " * 50 + "2]")["data"] == [1, 2]
 
@@ -286,7 +311,8 @@ def test_a_variant_with_nan_or_an_infinity_is_rejected() -> None:
     for number in (math.nan, math.inf, -math.inf):
         double = VariantVal(bytes([7 << 2]) + struct.pack("<d", number), names)
         for data in (double, {"v": double}):
-            with pytest.raises(InvalidPayload, match="contains NaN or an infinity"):
+            place = "it" if data is double else "`data.v`"
+            with pytest.raises(InvalidPayload, match=f"{place} contains NaN or an infinity"):
                 encoder().encode(Record("a.b", None, data, None, None))
 
 

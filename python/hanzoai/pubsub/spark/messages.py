@@ -9,7 +9,7 @@ from pydantic_core import from_json, to_json
 
 from hanzoai.pubsub.errors import InvalidPayload, InvalidTopic, PayloadTooLarge, PubSubError
 from hanzoai.pubsub.spark.records import Unreadable
-from hanzoai.pubsub.spark.values import Ambiguous, all_json, check_json, to_text
+from hanzoai.pubsub.spark.values import Ambiguous, all_json, check_json, place_of_fault, to_text
 from hanzoai.pubsub.topics import validate_topic
 
 if TYPE_CHECKING:
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 _ID_MAX: Final = 128
 _CACHED: Final = 10_000
 _TTL_MAX: Final = 2**31 - 1
+_PLACE_MAX: Final = 200
+"""Maximum characters of the place of a value in an error."""
 _LETTER_SHARE: Final = 8
 """Factor by which data may grow when it is escaped as text within a dead letter."""
 _LETTER_MAX: Final = 262_144 // _LETTER_SHARE
@@ -234,8 +236,10 @@ class Encoder:
             try:
                 text = to_text(data)
             except (TypeError, ValueError) as error:
+                place = place_of_fault(data)
+                which = f"`data{place[:_PLACE_MAX]}`" if place else "it"
                 raise InvalidPayload(
-                    f"Column `data` cannot be written as JSON: it {error}.",
+                    f"Column `data` cannot be written as JSON: {which} {error}.",
                     remedy=_remedy(error),
                     topic=topic,
                     field="data",

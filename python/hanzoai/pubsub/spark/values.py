@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from pydantic_core import SchemaValidator, core_schema, from_json, to_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from pyspark.sql.types import VariantVal
 
@@ -28,6 +28,10 @@ _OBJECT = SchemaValidator(core_schema.typed_dict_schema({}, extra_behavior="igno
 
 class Ambiguous(ValueError):
     """A struct has two fields of the same name, of which an object can have only one."""
+
+
+_NAME_MAX: Final = 64
+"""Maximum characters of a name in the place of a value."""
 
 
 def check_json(text: str) -> None:
@@ -79,12 +83,16 @@ def to_text(value: object) -> str:
     Raises:
         TypeError: It contains bytes, or something else that JSON does not support.
         Ambiguous: It contains a struct with two fields of the same name.
-        ValueError: It contains NaN or an infinity.
+        ValueError: It contains NaN or an infinity, or characters that UTF-8 cannot encode.
     """
     variant = _variant(value)
     if variant is not None:
         return _text_of(variant)
-    return to_json(plain(value), inf_nan_mode="constants").decode()
+    made = plain(value)
+    try:
+        return to_json(made, inf_nan_mode="constants").decode()
+    except ValueError:
+        raise ValueError("has characters that UTF-8 cannot encode") from None
 
 
 def plain(value: object) -> object:
@@ -106,7 +114,7 @@ def plain(value: object) -> object:
         row = cast("tuple[object, ...]", value)
         made = {name: plain(item) for name, item in zip(fields, row, strict=True)}
         if len(made) < len(row):
-            raise Ambiguous("has a struct with two fields of the same name")
+            raise Ambiguous("has two fields of the same name")
         return made
     if isinstance(value, list | tuple):
         return [plain(item) for item in cast("list[object]", value)]
@@ -116,11 +124,52 @@ def plain(value: object) -> object:
         return f"{value:f}"
     if isinstance(value, timedelta):
         return value.total_seconds()
-    raise TypeError(f"holds {type(value).__name__}, which JSON does not support")
+    raise TypeError(f"is of type {type(value).__name__}, which JSON does not support")
+
+
+def place_of_fault(value: object) -> str:
+    """Return the place of the first value that `to_text` rejects, such as `.scores[3]`.
+
+    Empty if that is the given value itself.
+    """
+    place = ""
+    found: tuple[str, object] | None = ("", value)
+    while found is not None:
+        part, value = found
+        place += part
+        found = next((each for each in _parts(value) if _is_rejected(each[1])), None)
+    return place
+
+
+def _parts(value: object) -> Iterable[tuple[str, object]]:
+    """Return the values in a struct, map or array with their names."""
+    if _variant(value) is not None:
+        return []
+    fields = getattr(value, "__fields__", None)
+    if isinstance(value, dict):
+        named: Iterable[tuple[object, object]] = cast("dict[object, object]", value).items()
+    elif isinstance(value, tuple) and fields is not None:
+        named = zip(fields, cast("tuple[object, ...]", value), strict=True)
+    elif isinstance(value, list | tuple):
+        return ((f"[{n}]", item) for n, item in enumerate(cast("list[object]", value)))
+    else:
+        return []
+    return ((f".{str(name)[:_NAME_MAX]}", item) for name, item in named)
+
+
+def _is_rejected(value: object) -> bool:
+    try:
+        to_text(value)
+    except (TypeError, ValueError):
+        return True
+    return False
 
 
 def _key(key: object) -> str:
-    made = plain(key)
+    try:
+        made = plain(key)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"has a key that {error}") from None
     if isinstance(made, bool):
         return "true" if made else "false"
     return made if isinstance(made, str) else to_json(made).decode()
