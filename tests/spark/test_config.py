@@ -135,6 +135,11 @@ def test_options_are_read_whatever_their_case() -> None:
         ({"url": "http://pubsub.example.com"}, "`allowInsecure=true`"),
         ({"topic": "a.*"}, "Option `topic`"),
         ({"onError": "deadletter:a.*"}, "Option `onError`"),
+        ({"tokenFile": ""}, "Give the path of a file that contains the token"),
+        ({"tokenEnv": ""}, "Give the name of the environment variable that contains the token"),
+        ({"credentialProvider": ""}, "`my_package.tokens:current`"),
+        ({"type": ""}, "such as `result`"),
+        ({"idNamespace": ""}, "Name the job"),
     ],
 )
 def test_a_wrong_option_is_named_as_in_spark(options: dict[str, str], words: str) -> None:
@@ -199,6 +204,20 @@ def test_the_error_about_an_incomplete_credential_does_not_contain_its_secret(
             Credentials(PubSubConfig(URL, **where)).token()
         assert caught.value.field == next(iter(where))
         assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"), [("", "is empty"), ("Bearer \n", "is empty"), ("a b", "has spaces")]
+)
+def test_a_token_file_without_a_token_is_to_be_filled_where_it_is_read(
+    tmp_path: Path, content: str, problem: str
+) -> None:
+    file = tmp_path / "token"
+    file.write_text(content)
+    with pytest.raises(AuthError) as caught:
+        Credentials(PubSubConfig(URL, token_file=str(file))).token()
+    assert caught.value.message.startswith(f"The token file {problem}")
+    assert "into it, on every executor" in caught.value.remedy
 
 
 @pytest.mark.parametrize("where", [{"token_file": "/none"}, {"token_env": "HANZO_PUBSUB_NO_SUCH"}])

@@ -185,7 +185,7 @@ class PubSubConfig:
         ):
             raise InvalidOption(
                 "`credential_provider` is not of the form `module:callable`.",
-                remedy="Write it like `my_package.tokens:current`.",
+                remedy=_TEXT_REMEDIES["credential_provider"],
                 field="credential_provider",
             )
         if not given:
@@ -218,10 +218,19 @@ def _endpoints(url: str) -> Endpoints:
         ) from None
 
 
+_TEXT_REMEDIES: Final = {
+    "token_file": "Give the path of a file that contains the token.",
+    "token_env": "Give the name of the environment variable that contains the token.",
+    "credential_provider": "Write it like `my_package.tokens:current`.",
+    "type": "Name the kind of the messages, such as `result`.",
+    "id_namespace": "Name the job, such as `nightly-2026-02-23`.",
+}
+
+
 def _check_text(name: str, value: object, longest: int) -> None:
     if not isinstance(value, str) or not 0 < len(value) <= longest:
         raise InvalidOption(
             f"`{name}` is not a text of 1 to {longest:,} characters.",
-            remedy="Give a string.",
+            remedy=_TEXT_REMEDIES[name],
             field=name,
         )

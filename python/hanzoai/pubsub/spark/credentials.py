@@ -56,9 +56,20 @@ class Credentials:
     def _read(self) -> str:
         config = self._config
         if config.token_file is not None:
-            return _checked(_from_file(config.token_file), "token_file")
+            return _checked(
+                _from_file(config.token_file),
+                "The token file",
+                "Write only the bearer token or API key into it, on every executor, and for a"
+                " source on the driver, too.",
+                "token_file",
+            )
         if config.credential_provider is not None:
-            return _checked(_from_provider(config.credential_provider), "credential_provider")
+            return _checked(
+                _from_provider(config.credential_provider),
+                f"The token of the credential provider {config.credential_provider}",
+                "Return the bearer token or API key as str.",
+                "credential_provider",
+            )
         assert config.token_env is not None
         value = os.environ.get(config.token_env)
         if not value:
@@ -70,14 +81,20 @@ class Credentials:
                 ),
                 field="token_env",
             )
-        return _checked(value, "token_env")
+        return _checked(
+            value,
+            f"The environment variable {config.token_env}",
+            "Set it to the bearer token or API key.",
+            "token_env",
+        )
 
 
-def _checked(value: object, field: str) -> str:
+def _checked(value: object, source: str, remedy: str, field: str) -> str:
     try:
         return bare_token(check_token(value, field))
     except InvalidOption as error:
-        raise AuthError(error.message, remedy=error.remedy, field=field) from None
+        problem = error.message.removeprefix(f"`{field}`")
+        raise AuthError(f"{source}{problem}", remedy=remedy, field=field) from None
 
 
 def _from_file(path: str) -> str:
