@@ -53,13 +53,20 @@ class Watched:
     """Jobs on a tracker, and what they reported."""
 
     def __init__(self, tracker: Tracker, runs: Sequence[str] = ()) -> None:
+        self.begun = 0
+        """Number of jobs that Spark has begun; the tracker may not know the last ones yet."""
         # Java prints an array as Python prints a list.
         arrays = SimpleNamespace(toString=str)
         jvm = SimpleNamespace(java=SimpleNamespace(util=SimpleNamespace(Arrays=arrays)))
         context = SimpleNamespace(
             statusTracker=lambda: tracker,
             _jvm=jvm,
-            _jsc=SimpleNamespace(statusTracker=lambda: tracker),
+            _jsc=SimpleNamespace(
+                statusTracker=lambda: tracker,
+                sc=lambda: SimpleNamespace(
+                    dagScheduler=lambda: SimpleNamespace(numTotalJobs=lambda: self.begun)
+                ),
+            ),
         )
         self.reported: list[Report] = []
         self.jobs = Jobs(context, lambda: runs, self.reported.append)
@@ -117,6 +124,21 @@ def test_a_job_is_reported_when_its_tasks_change_until_it_ends(tracker: Tracker)
     assert watched.report_changes() == [(0, "ended", 6)]
     assert watched.jobs.all_reported()
     assert watched.report_changes() == []
+
+
+def test_a_job_that_the_tracker_does_not_know_at_the_end_is_still_to_be_reported(
+    tracker: Tracker,
+) -> None:
+    watched = Watched(tracker)
+    tracker.run(0, status="SUCCEEDED")
+    watched.report_changes()
+    watched.begun = 2
+    watched.jobs.end()
+    assert not watched.jobs.all_reported()
+    tracker.run(1, status="SUCCEEDED")
+    watched.begun = 3  # a job that began after the end
+    assert watched.report_changes() == [(1, "ended", 0)]
+    assert watched.jobs.all_reported()
 
 
 def test_a_stage_that_is_complete_is_not_read_again(tracker: Tracker) -> None:
@@ -262,6 +284,33 @@ def test_a_query_reports_its_events_and_is_settled_when_its_end_was_reported() -
     assert "secret" not in str(reported)
     queries.stop()
     assert streams.listeners == []
+
+
+def test_a_query_that_began_earlier_is_known_before_its_first_event() -> None:
+    streams = Streams()
+    reported: list[Report] = []
+    streams.active.append(event("r1", name="alerts"))
+    queries = Queries(SimpleNamespace(streams=streams), reported.append)
+    queries.start()
+    assert queries.runs() == ["r1"]
+    assert reported == [], "its start was earlier"
+    (listener,) = streams.listeners
+    listener.onQueryIdle(event("r1"))
+    assert reported[0].data["query"] == {"id": "q", "run": "r1", "name": "alerts"}
+
+
+def test_a_query_that_ends_while_watching_begins_is_not_known_as_running() -> None:
+    streams = Streams()
+    streams.active.append(event("r1", name=None))
+    queries = Queries(SimpleNamespace(streams=streams), lambda _: None)
+
+    def end_query(_: object) -> None:
+        queries.terminated(event("r1", exception=None))
+
+    streams.addListener = end_query
+    queries.start()
+    streams.active.clear()
+    assert queries.all_reported()
 
 
 def test_the_error_of_an_older_spark_has_no_class() -> None:

@@ -173,7 +173,7 @@ class PubSubProgress:
         until = time.monotonic() + _REPORT_WAIT
         if self._jobs is not None:
             with _harmless(None):
-                self._jobs.catch_up(_REPORT_WAIT)
+                self._jobs.end()
         while True:
             self._report_changes()
             reported = True

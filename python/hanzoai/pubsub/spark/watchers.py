@@ -49,6 +49,12 @@ class Queries:
     def start(self) -> None:
         """Start to listen."""
         self._spark.streams.addListener(self._listener)
+        # Their starts were before, and their first events may be after their first jobs.
+        for query in self._spark.streams.active:
+            run = str(query.runId)
+            with self._lock:
+                if run not in self._known and run not in self._ended:
+                    self._known[run] = QueryStanding(str(query.id), run, query.name)
 
     def stop(self) -> None:
         """Stop listening."""
@@ -137,6 +143,7 @@ class Jobs:
         self._runs = runs
         self._put = put
         self._next = 0
+        self._last = -1
         self._running: dict[int, _Job] = {}
 
     def start(self) -> None:
@@ -149,22 +156,16 @@ class Jobs:
     def stop(self) -> None:
         """See `Operations.stop`."""
 
-    def catch_up(self, seconds: float) -> None:
-        """Wait until the status tracker knows all that Spark has done.
+    def end(self) -> None:
+        """Require reports of all jobs until now.
 
         Spark queues events for the tracker, so a job may end before the tracker knows it.
-
-        Args:
-            seconds: Maximum duration.
-
-        Raises:
-            Py4JError: Spark was busy for longer.
         """
-        self._context._jsc.sc().listenerBus().waitUntilEmpty(round(seconds * 1_000))  # noqa: SLF001
+        self._last = self._context._jsc.sc().dagScheduler().numTotalJobs() - 1  # noqa: SLF001
 
     def all_reported(self) -> bool:
-        """Whether no known job is running."""
-        return not self._running
+        """Whether no job is running, and `end` has no unknown job."""
+        return self._next > self._last and not self._running
 
     def report_changes(self) -> None:
         """Report changes."""
@@ -253,7 +254,7 @@ class Operations:
         """Stop listening."""
         self._spark.removeProgressHandler(self._on_progress)
 
-    def catch_up(self, seconds: float) -> None:
+    def end(self) -> None:
         """Do nothing: operations report themselves."""
 
     def all_reported(self) -> bool:
