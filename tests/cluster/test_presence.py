@@ -539,7 +539,7 @@ async def test_a_connection_whose_late_join_finds_a_newer_one_at_another_node_en
 
         lane._perform = perform_late
         async with peer(a, a.token("ann")) as ann:
-            core.connections[ann.client_id].store_since -= 1_000
+            core.connections[ann.client_id].steady_since -= 1_000
             await ann.send({"type": "subscribe", "topics": [TOPIC], "ref": "1"})
             await until(lambda: len(core.presence), 1)
             async with peer(b, b.token("ann"), ann.client_id) as back:

@@ -44,3 +44,17 @@ def test_a_clock_of_redis_that_was_set_is_followed() -> None:
     steady.read(5_001, sent=1_000, received=1_002)
     steady.read(905_001, sent=6_000, received=6_002)
     assert steady.now(10_000) == 909_000
+
+
+def test_a_later_answer_brings_the_bounds_of_an_earlier_time_closer_together() -> None:
+    steady = Steady()
+    steady.read(5_050, sent=1_000, received=1_500)
+    assert steady.clock.bounds_at(1_400) == (4_950, 5_450)
+    steady.read(10_001, sent=6_000, received=6_002)
+    assert steady.clock.bounds_at(1_400) == (5_399, 5_401)
+
+
+def test_a_time_before_the_first_answer_is_as_far_in_the_past_by_the_clock_of_the_machine() -> None:
+    steady = Steady()
+    steady.ms = 1_000
+    assert steady.clock.bounds_at(900) == (677, 677)

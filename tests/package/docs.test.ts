@@ -33,7 +33,7 @@ before(() => {
   folder = mkdtempSync(join(APPLICATION, 'docs-'));
   writeFileSync(join(folder, 'socket.mjs'), SOCKET);
   mkdirSync(join(folder, 'node_modules'));
-  for (const name of ['@hono', '@types', 'express', 'hono', 'undici', 'vite', 'zod'])
+  for (const name of ['@hono', '@types', 'express', 'hono', 'undici', 'valibot', 'vite', 'zod'])
     symlinkSync(join(ROOT, 'node_modules', name), join(folder, 'node_modules', name));
   for (const page of [...PAGES, 'js/README.md']) {
     const text = readFileSync(join(ROOT, page), 'utf8');

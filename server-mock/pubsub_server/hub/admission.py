@@ -155,7 +155,7 @@ class Admission:
         connection.identity = identity
         connection.since = core.wall()
         if core.roster is not None:
-            connection.store_since = core.roster.store_time()
+            connection.steady_since = core.roster.steady()
         core.connections[connection.client_id] = connection
         core.stats.authenticated += 1
         core.presence.refresh(connection.client_id, identity)

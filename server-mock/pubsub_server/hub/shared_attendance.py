@@ -172,7 +172,9 @@ class SharedAttendance(Attendance):
 
     def _shown(self, member: Member) -> bytes:
         connection = self._core.connections.get(member.client_id)
-        return shown_bytes(member, 0 if connection is None else connection.store_since)
+        if connection is None:
+            return shown_bytes(member)
+        return shown_bytes(member, *self._roster.store_time(connection.steady_since))
 
     async def _yield(self, topic: str, client_id: str) -> None:
         """End a connection whose client is now on another node."""
@@ -353,6 +355,7 @@ class SharedAttendance(Attendance):
         data: dict[str, Any] = orjson.loads(shown)
         kind: str = data.pop("kind")
         data.pop("since", None)
+        data.pop("within", None)
         data["last_seen"] = self._last_seen(client_id)
         return data, kind
 
@@ -442,15 +445,17 @@ class SharedAttendance(Attendance):
                 self._give(connection, topic, present.at, encoded[encoder])
 
 
-def shown_bytes(member: Member, since: int) -> bytes:
+def shown_bytes(member: Member, since: int = 0, latest: int = 0) -> bytes:
     """The stored form of a member, without `last_seen`, which changes all the time.
 
     Args:
         member: The member.
-        since: `Connection.store_since` of its connection, 0 if it has none. It is the first field,
-            where `members.lua` finds and compares it.
+        since: Earliest time of the store for `Connection.steady_since` of its connection; 0 if it
+            has none. It is the first field, where `members.lua` finds and compares it.
+        latest: Latest time of the store for it.
     """
-    fields = {"since": since, "kind": member.kind, **member_json(member)}
+    begun = {"since": since, "within": latest - since}
+    fields = {**begun, "kind": member.kind, **member_json(member)}
     del fields["last_seen"]
     # Thousands of changes may wait while the store is unavailable.
     return exact_copy(orjson.dumps(fields))

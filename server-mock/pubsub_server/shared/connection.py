@@ -57,7 +57,7 @@ class Connection:
         last_received: Time of the last received byte, monotonic seconds.
         last_spoke: Time of the last frame from its program; pongs do not count.
         since: Time of the first authentication, Unix ms; 0 before.
-        store_since: The same time by the clock of the store that nodes share; 0 without one.
+        steady_since: The same time by the steady clock of the roster, ms; 0 without one.
         deadline: Deadline of the authentication, then expiry of the token.
         notice_at: When to announce the expiry; `NEVER` once announced, or without an expiry.
         next_check: Its time in the wheel.
@@ -86,7 +86,7 @@ class Connection:
         "since",
         "sink",
         "stalled",
-        "store_since",
+        "steady_since",
         "verdicts",
         "waiting",
         "wild",
@@ -116,7 +116,7 @@ class Connection:
         self.last_received = now
         self.last_spoke = now
         self.since = 0
-        self.store_since = 0
+        self.steady_since = 0
         self.deadline = NEVER
         self.next_check = NEVER
 

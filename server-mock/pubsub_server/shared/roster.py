@@ -100,8 +100,12 @@ class Roster(Protocol):
         """Report this from now on."""
         ...
 
-    def store_time(self) -> int:
-        """The time of the store, Unix ms, without a call.
+    def steady(self) -> int:
+        """Milliseconds of a clock that no operator and no NTP sets."""
+        ...
+
+    def store_time(self, steady: int) -> tuple[int, int]:
+        """The earliest and latest time of the store, Unix ms, when `steady` was this.
 
         The clocks of nodes differ, so connections at several nodes are compared by this time.
         """

@@ -58,6 +58,15 @@ class RedisClock:
 
     def now(self) -> int:
         """Unix ms of Redis."""
+        earliest, latest = self.bounds_at(self.steady())
+        return (earliest + latest) // 2
+
+    def bounds_at(self, steady: int) -> tuple[int, int]:
+        """The earliest and latest Unix ms of Redis when `steady` was this.
+
+        Later readings bring them closer together.
+        """
         if self._bounds is None:
-            return self._wall()
-        return self.steady() + sum(self._bounds) // 2
+            wall = self._wall() - (self.steady() - steady)
+            return wall, wall
+        return steady + self._bounds[0], steady + self._bounds[1]

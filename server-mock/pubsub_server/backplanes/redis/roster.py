@@ -94,9 +94,13 @@ class RedisRoster:
         """See `hub.roster.Roster`."""
         self._audience = audience
 
-    def store_time(self) -> int:
+    def steady(self) -> int:
         """See `hub.roster.Roster`."""
-        return self._lease.clock.now()
+        return self._lease.clock.steady()
+
+    def store_time(self, steady: int) -> tuple[int, int]:
+        """See `hub.roster.Roster`."""
+        return self._lease.clock.bounds_at(steady)
 
     async def close(self) -> None:
         """Write pending changes, if Redis is available."""

@@ -29,10 +29,6 @@
 -- call was executed, but not its answers.
 local ANSWERS_MS = 60000
 
--- Maximum difference between two nodes in their time of Redis. Of connections within this time, the last
--- join counts.
-local CLOCKS_MS = 100
-
 local node, number, most, remember = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local answered = KEYS[1] .. ':y:' .. node
 for _, base in ipairs(KEYS) do
@@ -44,9 +40,16 @@ for _, base in ipairs(KEYS) do
   end
 end
 
--- When the connection of a member was authenticated, by the clock of Redis.
-local function since(shown) return tonumber(string.match(shown, '^{"since":(%d+)')) or 0 end
-local function visible(shown) return (string.gsub(shown, '^{"since":%d+,', '{')) end
+-- When the connection of a member was authenticated, by the clock of Redis. Its node only knows two
+-- bounds of this time, which are far apart if it was busy at its only heartbeat.
+local function earliest(shown) return tonumber(string.match(shown, '^{"since":(%d+)')) or 0 end
+local function latest(shown)
+  return earliest(shown) + (tonumber(string.match(shown, '^{"since":%d+,"within":(%d+)')) or 0)
+end
+local function times(shown)
+  return string.match(shown, '^{"since":%d+,"within":%d+,') or string.match(shown, '^{"since":%d+,') or '{'
+end
+local function visible(shown) return '{' .. string.sub(shown, #times(shown) + 1) end
 
 local answers = { 'ok' }
 for at = 6, #ARGV, 6 do
@@ -86,19 +89,20 @@ for at = 6, #ARGV, 6 do
     end
   elseif op == 'j' and left then
     answer = '-'
-  elseif op == 'j' and owner ~= node and since(rest) > since(body) + CLOCKS_MS then
-    -- This call took so long that the client has joined at the other node in the meantime.
+  elseif op == 'j' and owner ~= node and earliest(rest) > latest(body) then
+    -- This call took so long that the client has joined at the other node in the meantime. Of
+    -- connections whose order is not known, the last join counts.
     answer = 'o'
   elseif op == 'j' then
-    if owner ~= node or since(rest) ~= since(body) then
-      rest = string.gsub(rest, '^{"since":%d+', '{"since":' .. whole(since(body)))
+    if owner ~= node or times(rest) ~= times(body) then
+      rest = times(body) .. string.sub(rest, #times(rest) + 1)
       write(rest)
     end
     if owner ~= node then queue_change(base, 'm', topic, client, id, node) end
     answer = 'k ' .. rest
   else
     local ours = owner == node or (op == 'a' and string.find(id, ',' .. owner .. ',', 1, true))
-    if ours or (not left and since(body) > since(rest)) then
+    if ours or (not left and earliest(body) > earliest(rest)) then
       write(body)
       if op == 'a' then id = '' end
       if not ours then queue_change(base, 'm', topic, client, id, node) end
