@@ -216,7 +216,7 @@ def test_a_token_file_without_a_token_is_to_be_filled_where_it_is_read(
     file.write_text(content)
     with pytest.raises(AuthError) as caught:
         Credentials(PubSubConfig(URL, token_file=str(file))).token()
-    assert caught.value.message.startswith(f"The token file {problem}")
+    assert caught.value.message.startswith(f"The file of `token_file` {problem}")
     assert "into it, on every executor" in caught.value.remedy
 
 

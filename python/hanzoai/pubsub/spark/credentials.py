@@ -58,7 +58,7 @@ class Credentials:
         if config.token_file is not None:
             return _checked(
                 _from_file(config.token_file),
-                "The token file",
+                "The file of `token_file`",
                 "Write only the bearer token or API key into it, on every executor, and for a"
                 " source on the driver, too.",
                 "token_file",
