@@ -15,7 +15,7 @@ postpone postponed presenceChanged probed probeHttp protocolVersion proven publi
 receive receiveQueueBytes receiveQueueMessages reconnected recovering recovery rememberOwn remove
 renewable report requests resends retried retryBase retryCap retryLater retryPending routes sendPolicy
 sendQueueBytes sendQueueMessages settleAll settled skips socketUrl stand startDue
-startTimer stateChanged stopAll survivesDrop taken tell tick timeoutOf timerFired timers
+startTimer stateChanged stopAll survivesDrop taken tell tick timed timerFired timers
 tokenFailure tokenLife turn unrouted upgradeCap usesSeq versioned wait wake watches welcomed whole
 woke
 `

@@ -15,7 +15,7 @@ import { NONE, type PublishManyOptions, type PublishOptions } from './runtime/pu
 import { publish, publishMany, updatePresence } from './runtime/publishing.js';
 import { patternsOf, refuse, type SubscribeOptions } from './runtime/subscribing.js';
 import type { Subscription } from './runtime/subscription.js';
-import type { Waiting } from './runtime/waiting.js';
+import type { Timed, Waiting } from './runtime/waiting.js';
 import { checkCall, checkChoice, checkFunction } from './settings/checks.js';
 import { checkUnits } from './settings/option_checks.js';
 import type { PubSubOptions } from './settings/options.js';
@@ -120,7 +120,7 @@ export class PubSub<Topics extends object = AnyTopics> {
    */
   async connect(options: Waiting = {}): Promise<void> {
     checkCall(options);
-    await this._live.operate(options, ({ connected }, end) => connected(options, end));
+    await this._live.operate(options, ({ connected }, timed) => connected(timed));
   }
 
   /**
@@ -190,8 +190,7 @@ export class PubSub<Topics extends object = AnyTopics> {
     const driver = this._live;
     const patterns = patternsOf(topics, options);
     if (!patterns) return refuse(driver, topics, options);
-    const given = { ...options };
-    return driver.operate(given, ({ subscribe }, end) => subscribe(patterns, given, end));
+    return driver.operate(options, ({ subscribe }, timed) => subscribe(patterns, timed));
   }
 
   /**
@@ -272,7 +271,7 @@ export class PubSub<Topics extends object = AnyTopics> {
    */
   async presence(topic: string, options: Waiting = {}): Promise<PresenceMember[]> {
     checkCall(options);
-    return this._http(options, (api, end) => api.presence(topic, options, end));
+    return this._http(options, (api, timed) => api.presence(topic, timed));
   }
 
   /**
@@ -287,7 +286,7 @@ export class PubSub<Topics extends object = AnyTopics> {
    */
   async occupancy(topic: string, options: Waiting = {}): Promise<Occupancy> {
     checkCall(options);
-    return this._http(options, (api, end) => api.occupancy(topic, options, end));
+    return this._http(options, (api, timed) => api.occupancy(topic, timed));
   }
 
   /**
@@ -327,7 +326,7 @@ export class PubSub<Topics extends object = AnyTopics> {
     options: Waiting & { readonly limit?: number | undefined } = {},
   ): Promise<TopicInfo[]> {
     checkCall(options, ['limit']);
-    return this._http(options, (api, end) => api.topics(prefix, options, end));
+    return this._http(options, (api, timed) => api.topics(prefix, timed));
   }
 
   /** Return a handle for one topic, with the same operations. This sends nothing. */
@@ -344,17 +343,17 @@ export class PubSub<Topics extends object = AnyTopics> {
 
   private async *_history(topic: string, options: HistoryOptions) {
     checkCall(options, ['since', 'before', 'after', 'limit']);
-    yield* await this._http(options, async (api, end) => api.history(topic, options, end));
+    yield* await this._http(options, async (api, timed) => api.history(topic, timed));
   }
 
   /** Call the HTTP API; the timeout includes its loading. */
-  private async _http<Result>(
-    options: Waiting,
-    call: (api: HttpApi, end: number) => Promise<Result>,
+  private async _http<Options extends Waiting, Result>(
+    options: Options,
+    call: (api: HttpApi, timed: Options & Timed) => Promise<Result>,
   ): Promise<Result> {
     const driver = this._live;
-    const end = driver.deadline(options);
-    return call(await driver.part(driver.http, options, end), end);
+    const timed = driver.timed(options);
+    return call(await driver.part(driver.http, timed), timed);
   }
 
   /** The driver of a client that has not ended. */

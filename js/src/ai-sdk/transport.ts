@@ -77,7 +77,7 @@ export class HanzoChatTransport {
     const read = (stream: string): ReadableStream<ChatChunk> =>
       this._read(chatId, stream, abortSignal);
     try {
-      return read((await within(answered, abortSignal)) as string);
+      return read((await within(answered, { signal: abortSignal })) as string);
     } catch (error) {
       // An aborted request would not tell which answer to end.
       if (abortSignal?.aborted) answered.then((stream) => read(stream).cancel()).catch(() => {});

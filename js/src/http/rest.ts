@@ -123,9 +123,11 @@ export class Rest {
     const hasTime = end > this._clock.now();
     if (hasTime) {
       const answer = this._repeat(call, run, attempts ?? this._options.restAttempts);
-      const result = await within(within(answer, over), signal, this._clock, end).finally(() =>
-        abort.abort(),
-      );
+      const result = await within(
+        within(answer, { signal: over }),
+        { signal, end },
+        this._clock,
+      ).finally(() => abort.abort());
       if (result) return result;
     }
     const { outcomeUnknown } = run;
@@ -178,7 +180,7 @@ export class Rest {
         throw before && !unknown ? lost(call, error) : error;
       }
       run.outcomeUnknown = before || (call.publishes && unknown);
-      await within(new Promise(() => {}), run.signal, this._clock, next);
+      await within(new Promise(() => {}), { signal: run.signal, end: next }, this._clock);
     }
   }
 

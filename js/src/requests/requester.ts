@@ -94,7 +94,7 @@ class Requester {
     }
     signal?.throwIfAborted();
     const driver = driverOf(this._client);
-    const limit = driver.timeoutOf(options.timeout);
+    const { timeout: limit, end: ends } = driver.timed(options);
     const late = this._late.get(id);
     if (late?.reply) return opened(late.reply, topic);
     const ttl = late?.ttl ?? Math.ceil(limit / 1000);
@@ -111,7 +111,6 @@ class Requester {
       return new RequestTimeout(message, { topic, id, outcomeUnknown: !unsent });
     };
     const { clock } = driver;
-    const ends = clock.now() + limit;
     let timer: ReturnType<typeof clock.callLater> | undefined;
     let ignore: (() => void) | undefined;
     try {

@@ -8,7 +8,7 @@ import { Publisher } from './publisher.js';
 import { subscribe } from './subscriber.js';
 import type { SubscribeOptions } from './subscribing.js';
 import type { Subscription } from './subscription.js';
-import type { Waiting } from './waiting.js';
+import type { Timed } from './waiting.js';
 
 export { watch } from './watch.js';
 
@@ -16,11 +16,10 @@ export { watch } from './watch.js';
 export interface Background {
   readonly deliveries: Deliveries;
   readonly publisher: Publisher;
-  connected(options: Waiting, end: number): Promise<void>;
+  connected(options: Timed): Promise<void>;
   subscribe<Data>(
     topics: readonly string[],
-    options: SubscribeOptions<Data>,
-    end: number,
+    options: SubscribeOptions<Data> & Timed,
   ): Promise<Subscription<Data>>;
 }
 
@@ -33,8 +32,7 @@ export function background(client: Client): Background {
   return {
     deliveries,
     publisher,
-    connected: (options, end) => connected(client, options, end),
-    subscribe: (topics, options, end) =>
-      subscribe(client, deliveries, publisher, topics, options, end),
+    connected: (options) => connected(client, options),
+    subscribe: (topics, options) => subscribe(client, deliveries, publisher, topics, options),
   };
 }

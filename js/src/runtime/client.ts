@@ -12,7 +12,7 @@ import type { StateChange, StateName } from '../values.js';
 import type { Listeners } from './listeners.js';
 import type { Recent } from './stream.js';
 import type { TokenSource } from './tokens.js';
-import type { Waiting } from './waiting.js';
+import type { Timed, Waiting } from './waiting.js';
 
 /** Time, randomness, transports and the platform. */
 export interface Environment {
@@ -41,9 +41,8 @@ export interface Environment {
 export interface HttpPublishes {
   publish(
     items: readonly { readonly publication: Publication }[],
-    options: Waiting,
+    options: Timed,
     certain: boolean,
-    end: number,
   ): Promise<Acked | undefined>;
 }
 
@@ -77,9 +76,9 @@ export interface Client {
   readonly maxPayload: number;
   /** Whether to let the program run before the next frame: an inbox is full, or has failed. */
   crowded: boolean;
-  timeoutOf(timeout?: number): number;
+  timed<Options extends Waiting>(options: Options): Options & Timed;
   checkOpen(): void;
-  part<Part>(load: () => Promise<Part>, options: Waiting, end?: number): Promise<Part>;
+  part<Part>(load: () => Promise<Part>, options: Timed): Promise<Part>;
   states(): Recent<StateChange>;
   perform(call: (session: OperatedSession) => void): void;
   readonly http: () => Promise<HttpPublishes>;

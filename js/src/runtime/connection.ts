@@ -162,7 +162,7 @@ export class Connection implements Receiver {
   private _wait(next: Promise<Decoded>): void {
     const { clock } = this._owner;
     this._paused = true;
-    within(next, undefined, clock, clock.now() + LOAD_TIMEOUT)
+    within(next, { end: clock.now() + LOAD_TIMEOUT }, clock)
       .catch(() => undefined)
       .then((read) => {
         if (read) {

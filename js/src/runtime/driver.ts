@@ -37,7 +37,7 @@ import type { Recovery } from './recovery.js';
 import { rejected } from './rejected.js';
 import type { Recent } from './stream.js';
 import { TokenSource, tokenProblem } from './tokens.js';
-import { type Waiting, within } from './waiting.js';
+import { type Timed, type Waiting, within } from './waiting.js';
 
 /** Close code of a connection that ended without one (docs/errors.md). */
 const LOST = 1006;
@@ -61,12 +61,10 @@ export class Driver implements Client, Ports, Owner {
   crowded = false;
   /** The operations; undefined before that part is loaded. */
   _background: Background | undefined;
-  private _provide!: (background: Background) => void;
-  private _refuse!: (error: unknown) => void;
-  /** Resolves when that part is loaded. */
-  private readonly _provided = new Promise<Background>((resolve, reject) => {
+  private _provide!: (background?: Background) => void;
+  /** Resolves when that part is loaded; without it, when the program closes the client before. */
+  private readonly _provided = new Promise<Background | undefined>((resolve) => {
     this._provide = resolve;
-    this._refuse = reject;
   });
   /** Number of calls that wait for it. */
   private _entering = 0;
@@ -258,17 +256,16 @@ export class Driver implements Client, Ports, Owner {
    */
   async part<Part>(
     load: () => Promise<Part | undefined>,
-    options: Waiting,
-    end: number = this.deadline(options),
+    options: Timed,
     failure?: () => unknown,
   ): Promise<Part> {
-    const part = await within(load(), options.signal, this.clock, end);
+    const part = await within(load(), options, this.clock);
     if (part) return part;
     throw (
       failure?.() ??
       new ConnectionFailed(
         DEVELOPMENT
-          ? `A part of the client did not load within ${this.timeoutOf(options.timeout)} milliseconds (\`timeout\`).`
+          ? `A part of the client did not load within ${options.timeout} milliseconds (\`timeout\`).`
           : NOT_LOADED.reason,
       )
     );
@@ -282,23 +279,23 @@ export class Driver implements Client, Ports, Owner {
   }
 
   /**
-   * Connect, and call an operation with the time when it is given up. Before that part is loaded,
-   * calls wait in their order.
+   * Connect, and call an operation with its options at this time. Before that part is loaded, calls
+   * wait in their order.
    */
-  async operate<Result>(
-    options: PublishManyOptions,
-    call: (background: Background, end: number) => Promise<Result>,
+  async operate<Options extends PublishManyOptions, Result>(
+    given: Options,
+    call: (background: Background, options: Options & Timed) => Promise<Result>,
   ): Promise<Result> {
-    options.signal?.throwIfAborted();
-    const end = this.deadline(options);
+    given.signal?.throwIfAborted();
+    const options = this.timed(given);
     if (options.via !== 'rest') this.connect();
-    if (this._background && !this._entering) return call(this._background, end);
+    if (this._background && !this._entering) return call(this._background, options);
     this._entering += 1;
     try {
-      return call(await this._loaded(options, end), end);
+      return call(await this._loaded(options), options);
     } finally {
       // Without such a call, there is nothing that `close` could wait for.
-      if (!--this._entering && this._closing) this._refuse(undefined);
+      if (!--this._entering && this._closing) this._provide();
     }
   }
 
@@ -319,14 +316,11 @@ export class Driver implements Client, Ports, Owner {
     return this._connection?.idle ?? 0;
   }
 
-  /** Timeout of an operation in milliseconds. */
-  timeoutOf(timeout: number = this.options.operationTimeout): number {
-    return DEVELOPMENT ? checkDuration('timeout', timeout) : timeout;
-  }
-
-  /** When a call with these options is given up, by the clock. */
-  deadline({ timeout }: Waiting): number {
-    return this.clock.now() + this.timeoutOf(timeout);
+  /** The options of a call that begins now, with the timeout in force. */
+  timed<Options extends Waiting>(options: Options): Options & Timed {
+    const { timeout = this.options.operationTimeout } = options;
+    if (DEVELOPMENT) checkDuration('timeout', timeout);
+    return { ...options, timeout, end: this.clock.now() + timeout };
   }
 
   /** Maximum bytes of JSON of a message's data. */
@@ -366,16 +360,17 @@ export class Driver implements Client, Ports, Owner {
   /** Settle the publishes and end. */
   async close(milliseconds: number | undefined): Promise<void> {
     const { clock } = this;
-    const time = milliseconds ?? this.options.closeTimeout;
-    const end = clock.now() + time;
+    const timeout = milliseconds ?? this.options.closeTimeout;
+    const options = { timeout, end: clock.now() + timeout };
     const states = this.states();
     this._closing = true;
     // Calls that wait for the operations are earlier.
-    if (this._entering) await this._loaded({}, end).catch(() => {});
-    this.perform((session) => (time ? session.close(end - clock.now()) : session.abort()));
+    if (this._entering) await this._loaded(options).catch(() => {});
+    this.perform((session) =>
+      timeout ? session.close(options.end - clock.now()) : session.abort(),
+    );
     for await (const _ of states);
-    const requests = Promise.resolve(this._background?.publisher.requests);
-    await within(requests, undefined, clock, end);
+    await within(Promise.resolve(this._background?.publisher.requests), options, clock);
   }
 
   /** Changes of state from now on, until the client has ended. */
@@ -388,16 +383,16 @@ export class Driver implements Client, Ports, Owner {
   // ---------------------------------------------------------------- inside
 
   /** Wait until the operations are loaded; waits end in the order in which they began. */
-  private _loaded(options: Waiting, end: number): Promise<Background> {
+  private _loaded(options: Timed): Promise<Background> {
     // If they do not load now, the next connection or call tries again, until the program closes the
     // client: then nothing can be sent.
     let failure: unknown;
     this.background().catch((error: unknown) => {
       failure = error;
-      if (this._closing) this._refuse(error);
+      if (this._closing) this._provide();
     });
-    const provided = (): Promise<Background | undefined> => within(this._provided, this.over);
-    return this.part(provided, options, end, () => failure);
+    const provided = () => within(this._provided, { signal: this.over });
+    return this.part(provided, options, () => failure);
   }
 
   /** Open a transport when it has been created. */

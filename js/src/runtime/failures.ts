@@ -14,23 +14,19 @@ import { TIMEOUTS } from '../session/events.js';
 import type { Rejected, Unknown } from '../session/ports.js';
 import type { Client } from './client.js';
 import { rejected } from './rejected.js';
-import { type Waiting, within } from './waiting.js';
+import { type Timed, within } from './waiting.js';
 
 const LATE = 'No answer arrived in time. The message may have been published.';
 
 /** Wait until the client is connected; see `PubSub.connect`. */
-export async function connected(
-  client: Client,
-  { timeout, signal }: Waiting,
-  end: number,
-): Promise<void> {
+export async function connected(client: Client, options: Timed): Promise<void> {
   client.perform((session) => session.connect());
   const states = client.states();
   try {
     while (client.state !== 'connected') {
       client.checkOpen();
-      if (!(await within(states.next(), signal, client.clock, end))) {
-        throw notConnected(client, client.timeoutOf(timeout));
+      if (!(await within(states.next(), options, client.clock))) {
+        throw notConnected(client, options);
       }
     }
   } finally {
@@ -39,9 +35,9 @@ export async function connected(
 }
 
 /** The error class for the last failure. */
-function notConnected(client: Client, limit: number, about: CodedDetails = {}): PubSubError {
+function notConnected(client: Client, { timeout }: Timed, about: CodedDetails = {}): PubSubError {
   const { lastFailure, tokenFailure } = client;
-  const message = `Not connected within ${limit} ms: ${reasonOf(client)}`;
+  const message = `Not connected within ${timeout} ms: ${reasonOf(client)}`;
   const code = String(lastFailure?.code);
   if (code === tokenFailure?.code) {
     const { cause } = tokenFailure;
@@ -68,24 +64,18 @@ function describeState(client: Client): string {
   return `State: ${state}${outage}.${why}`;
 }
 
-/**
- * The errors of messages that were not accepted.
- *
- * @param isLate Their timeout has passed.
- */
+/** The errors of messages that were not accepted. */
 export function failed(
   client: Client,
   items: readonly { readonly id: string; readonly publication: { readonly topic: string } }[],
-  { timeout }: Waiting,
+  { timeout, end }: Timed,
   outcome: Rejected | Unknown,
-  isLate: boolean,
 ): PubSubError[] {
-  const unsent = (): string => {
-    const limit = client.timeoutOf(timeout);
-    return DEVELOPMENT
-      ? `The message could not be sent within ${limit} ms. ${describeState(client)}`
-      : `Not sent within ${limit} ms: ${reasonOf(client)}`;
-  };
+  const isLate = client.clock.now() >= end;
+  const unsent = (): string =>
+    DEVELOPMENT
+      ? `The message could not be sent within ${timeout} ms. ${describeState(client)}`
+      : `Not sent within ${timeout} ms: ${reasonOf(client)}`;
   return items.map(({ id, publication: { topic } }) => {
     if (outcome.kind === 'rejected') {
       const message = outcome.code === 'timeout' ? unsent() : outcome.message;
@@ -108,16 +98,15 @@ export function failed(
 /** An update of presence without an answer. */
 export function unansweredUpdate(
   client: Client,
-  { timeout }: Waiting,
+  options: Timed,
   topic: string | undefined,
 ): PubSubError {
-  const limit = client.timeoutOf(timeout);
   if (client.state !== 'connected') {
-    return notConnected(client, limit, { code: 'not_connected', topic });
+    return notConnected(client, options, { code: 'not_connected', topic });
   }
   return new OperationTimeout(
     DEVELOPMENT
-      ? `The server did not answer the update of presence within ${limit} ms. ${describeState(client)}`
+      ? `The server did not answer the update of presence within ${options.timeout} ms. ${describeState(client)}`
       : undefined,
     {
       topic,
@@ -130,14 +119,13 @@ export function unansweredUpdate(
 /** The text about a subscription without an answer, and whether it stays active. */
 export function late(
   client: Client,
-  { timeout }: Waiting,
+  { timeout }: Timed,
   topic: string | undefined,
   stays: boolean,
 ): OperationTimeout {
-  const limit = client.timeoutOf(timeout);
   return new OperationTimeout(
     DEVELOPMENT
-      ? `The server did not answer the subscription within ${limit} ms` +
+      ? `The server did not answer the subscription within ${timeout} ms` +
           `${stays ? '; it stays active and may still be answered' : ''}. ${describeState(client)}`
       : undefined,
     {

@@ -13,7 +13,7 @@ import type { Message, Since, TokenReason } from '../values.js';
 import type { Client } from './client.js';
 import { unixMs } from './times.js';
 import { tokenProblem } from './tokens.js';
-import { type Waiting, within } from './waiting.js';
+import { type Timed, within } from './waiting.js';
 
 /** Milliseconds after which a missing HTTP API is tried again. */
 const ASK_AGAIN = 60_000;
@@ -64,25 +64,22 @@ export class HttpApi {
    * Publish after earlier publishes over HTTP.
    *
    * @param certain The program requested HTTP; otherwise, first check that the API exists.
-   * @param end When it is given up, by the clock.
    * @returns Undefined if there is no API and nothing was published.
    */
   async publish(
     items: readonly { readonly publication: Publication }[],
-    options: Waiting,
+    options: Timed,
     certain: boolean,
-    end: number,
   ): Promise<Acked | undefined> {
     const messages = items.map(({ publication }) => publication);
     const topic = messages[0]?.topic ?? '';
     const before = this._order;
     const publish = async (): Promise<Acked | undefined> => {
-      const limits = this._limits(options, end);
-      if (!(await within(before, limits.signal, this._client.clock, end))) {
+      if (!(await within(before, options, this._client.clock))) {
         throw new OperationTimeout(undefined, { topic });
       }
-      if (!certain && !(await this._isThere(topic, limits))) return undefined;
-      return { kind: 'acked', results: await this._api.publish(messages, limits) };
+      if (!certain && !(await this._isThere(topic, options))) return undefined;
+      return { kind: 'acked', results: await this._api.publish(messages, options) };
     };
     const turn = publish();
     this._order = Promise.allSettled([before, turn]).then(() => true);
@@ -90,14 +87,14 @@ export class HttpApi {
   }
 
   /** Check once, with a read-only request that every HIP-56 server supports. */
-  private async _isThere(topic: string, limits: Limits): Promise<boolean> {
+  private async _isThere(topic: string, options: Timed): Promise<boolean> {
     const { clock } = this._client;
     if (this._found || clock.now() < this._askAgain) return this._found;
     try {
-      await this._api.perform(calls.history(topic, { limit: 1 }), { ...limits, attempts: 1 });
+      await this._api.perform(calls.history(topic, { limit: 1 }), { ...options, attempts: 1 });
       this._found = true;
     } catch (error) {
-      limits.signal?.throwIfAborted();
+      options.signal?.throwIfAborted();
       this._found = error instanceof PermissionDenied;
       this._askAgain = clock.now() + ASK_AGAIN;
     }
@@ -105,17 +102,17 @@ export class HttpApi {
   }
 
   /** The members of a topic. */
-  async presence(topic: string, options: Waiting, end: number): Promise<PresenceMember[]> {
-    return this._perform(calls.presence(checkName(topic, 'topic')), options, end);
+  async presence(topic: string, options: Timed): Promise<PresenceMember[]> {
+    return this._perform(calls.presence(checkName(topic, 'topic')), options);
   }
 
   /** The number of members of a topic, counted here if the server does not count them. */
-  async occupancy(topic: string, options: Waiting, end: number): Promise<Occupancy> {
+  async occupancy(topic: string, options: Timed): Promise<Occupancy> {
     try {
-      return await this._perform(calls.occupancy(checkName(topic, 'topic')), options, end);
+      return await this._perform(calls.occupancy(checkName(topic, 'topic')), options);
     } catch (error) {
       if (!(error instanceof NotFound)) throw error;
-      const members = await this.presence(topic, options, end);
+      const members = await this.presence(topic, options);
       const users = new Set(members.map(({ user_id, client_id }) => user_id || client_id)).size;
       return { members: members.length, users };
     }
@@ -124,23 +121,22 @@ export class HttpApi {
   /** Active topics. */
   topics(
     prefix: string | undefined,
-    options: Waiting & { readonly limit?: number | undefined },
-    end: number,
+    options: Timed & { readonly limit?: number | undefined },
   ): Promise<TopicInfo[]> {
     const { limit } = options;
     if (DEVELOPMENT) {
       checkText('prefix', prefix, 'the beginning of topics');
       if (limit !== undefined) checkNumber('limit', limit, [1, 2 ** 30, 'a number of topics']);
     }
-    return this._perform(calls.topics(prefix, limit), options, end);
+    return this._perform(calls.topics(prefix, limit), options);
   }
 
-  /** Retained messages of a topic, oldest first; `end` is the deadline of the first page. */
-  history(topic: string, options: HistoryOptions, end: number): AsyncGenerator<Message> {
+  /** Retained messages of a topic, oldest first; the timeout has begun for the first page. */
+  history(topic: string, options: HistoryOptions & Timed): AsyncGenerator<Message> {
     checkName(topic, 'topic');
     if (DEVELOPMENT) checkSelection(options);
     const { since } = options;
-    return this._pages(topic, since === undefined ? since : unixMs(since), options, end);
+    return this._pages(topic, since === undefined ? since : unixMs(since), options);
   }
 
   /**
@@ -153,23 +149,23 @@ export class HttpApi {
   private async *_pages(
     topic: string,
     since: number | undefined,
-    options: HistoryOptions,
-    end: number | undefined,
+    options: HistoryOptions & Timed,
   ): AsyncGenerator<Message> {
     const pages: (readonly Envelope[])[] = [];
     let last: string | undefined;
     let { before, after, limit: left = Infinity } = options;
+    let limits: Limits = options;
     while (left > 0) {
       const limit = Math.min(left, this._client.options.historyPage);
       let page: HistoryPage;
       try {
         const call = calls.history(topic, { since, before, after, limit });
-        page = await this._perform(call, options, end);
+        page = await this._perform(call, limits);
       } catch (error) {
         if (!pages.length || !(error instanceof NotFound)) throw error;
         break;
       }
-      end = undefined;
+      limits = { ...options, end: undefined };
       const { messages, has_more } = page;
       const newest = messages.at(-1)?.id;
       // An empty page moves nothing, and a peer that ignores the position sends a page again.
@@ -189,12 +185,8 @@ export class HttpApi {
   }
 
   /** Read; the end of the client cancels it. */
-  private _perform<T>(call: calls.Call<T>, options: Waiting, end: number | undefined): Promise<T> {
-    return this._api.perform(call, { ...this._limits(options, end), over: this._client.over });
-  }
-
-  private _limits({ timeout, signal }: Waiting, end: number | undefined): Limits {
-    return { timeout: this._client.timeoutOf(timeout), signal, end };
+  private _perform<T>(call: calls.Call<T>, limits: Limits): Promise<T> {
+    return this._api.perform(call, { ...limits, over: this._client.over });
   }
 
   private get _api(): Rest {

@@ -16,7 +16,7 @@ import { failed, unansweredUpdate } from './failures.js';
 import { PARTS } from './parts.js';
 import type { Prepared, PublishManyOptions, PublishOptions } from './publications.js';
 import { rejected } from './rejected.js';
-import { onAbort, type Waiting, within } from './waiting.js';
+import { onAbort, type Timed, within } from './waiting.js';
 
 /** A publish or presence update without an outcome. */
 interface Unsettled {
@@ -52,9 +52,9 @@ export class Publisher implements OutcomePort {
   // ---------------------------------------------------------------- operations
 
   /** Publish one message. */
-  async publish(one: Prepared, options: PublishOptions, end: number): Promise<Published> {
-    const outcome = await this._submit([one], options, end);
-    const [result] = this._resultsOf([one], options, end, outcome);
+  async publish(one: Prepared, options: PublishOptions & Timed): Promise<Published> {
+    const outcome = await this._submit([one], options);
+    const [result] = this._resultsOf([one], options, outcome);
     if (result instanceof PubSubError) throw result;
     return result as Published;
   }
@@ -65,15 +65,14 @@ export class Publisher implements OutcomePort {
    */
   async publishMany(
     items: readonly Prepared[],
-    options: PublishManyOptions,
-    end: number,
+    options: PublishManyOptions & Timed,
   ): Promise<(Published | PubSubError)[]> {
     const results: (Published | PubSubError)[] = [];
     for (const rest = [...items]; rest.length; ) {
       const frame = rest.splice(0, firstFrame(rest, this._client.peer));
       try {
-        const outcome = await this._submit(frame, options, end, true);
-        results.push(...this._resultsOf(frame, options, end, outcome));
+        const outcome = await this._submit(frame, options, true);
+        results.push(...this._resultsOf(frame, options, outcome));
       } catch (error) {
         // Keep the results of earlier messages if these fail.
         if (!(results[0] && error instanceof PubSubError)) throw error;
@@ -87,28 +86,23 @@ export class Publisher implements OutcomePort {
   }
 
   /** Change how this client appears; see `PubSub.updatePresence`. */
-  async updatePresence(
-    topic: string | undefined,
-    data: JsonObject,
-    options: Waiting,
-    end: number,
-  ): Promise<void> {
+  async updatePresence(topic: string | undefined, data: JsonObject, options: Timed): Promise<void> {
     const { _client: client } = this;
-    await this.addPresence(options, end);
+    await this.addPresence(options);
     const ref = this.number();
     const settled = this.settled(ref, ({ operations }) =>
       operations.updatePresence(topic, data, ref),
     );
-    const outcome = await within(settled, options.signal, client.clock, end);
+    const outcome = await within(settled, options, client.clock);
     if (outcome?.kind === 'rejected') throw rejected(outcome, topic);
     if (!outcome) throw unansweredUpdate(client, options, topic);
   }
 
   /** Add presence to the session, once, before the first call that needs it. */
-  async addPresence(options: Waiting, end: number): Promise<void> {
+  async addPresence(options: Timed): Promise<void> {
     const { session } = this._client;
     if (session.operations.ownPresence) return;
-    (await this._client.part(PARTS.presence, options, end)).install(session);
+    (await this._client.part(PARTS.presence, options)).install(session);
   }
 
   /** A unique number of this client. */
@@ -170,23 +164,20 @@ export class Publisher implements OutcomePort {
    */
   private _submit(
     items: readonly Prepared[],
-    options: PublishOptions,
-    end: number,
+    options: PublishManyOptions & Timed,
     batch?: boolean,
   ): Promise<Outcome> {
     const { _client: client } = this;
-    const { signal, via, key, background } = options;
+    const { signal, via, key, background, end } = options;
     signal?.throwIfAborted();
     this._deliveries.rememberOwn(items);
     // A plain HIP-56 peer does not acknowledge publishes on a socket, but answers a request.
     const certain = via === 'rest';
     if (certain || (via !== 'socket' && client.peer?.acks === false)) {
       const request = client
-        .part(client.http, options, end)
-        .then((api) => api.publish(items, options, certain, end))
-        .then(
-          (outcome) => outcome ?? this._submit(items, { ...options, via: 'socket' }, end, batch),
-        );
+        .part(client.http, options)
+        .then((api) => api.publish(items, options, certain))
+        .then((outcome) => outcome ?? this._submit(items, { ...options, via: 'socket' }, batch));
       this.requests = Promise.allSettled([this.requests, request]).then(() => {});
       return request;
     }
@@ -243,14 +234,12 @@ export class Publisher implements OutcomePort {
   /** One result per message, in order, from the outcome of a publish. */
   private _resultsOf(
     items: readonly Prepared[],
-    options: PublishOptions,
-    end: number,
+    options: Timed,
     outcome: Outcome,
   ): (Published | PubSubError)[] {
-    const { _client: client } = this;
     return outcome.kind === 'acked'
       ? items.map((item, n) => published(outcome.results[n], item))
-      : failed(client, items, options, outcome, client.clock.now() >= end);
+      : failed(this._client, items, options, outcome);
   }
 }
 

@@ -33,7 +33,7 @@ export async function publish(
   const { maxPayload } = driver;
   const one = prepare(topic, message, maxPayload, options);
   if (!one) {
-    const { refuseMessage } = await driver.part(PARTS.arguments, options);
+    const { refuseMessage } = await driver.part(PARTS.arguments, driver.timed(options));
     return refuseMessage(topic, message, maxPayload, options);
   }
   const { data, type } = one.publication;
@@ -41,7 +41,7 @@ export async function publish(
     await updatePresence(driver, topic, data as JsonObject, options);
     return { id: one.id, timestamp: undefined, seq: undefined, duplicate: false };
   }
-  return driver.operate(options, ({ publisher }, end) => publisher.publish(one, options, end));
+  return driver.operate(options, ({ publisher }, timed) => publisher.publish(one, timed));
 }
 
 /** @internal Publish several messages, with their values at the call; see `PubSub.publishMany`. */
@@ -54,7 +54,7 @@ export async function publishMany(
   checkPublishing(options, []);
   const { maxPayload } = driver;
   if (typeof Object(messages)[Symbol.iterator] !== 'function') {
-    return (await driver.part(PARTS.arguments, options)).refuseMany(messages);
+    return (await driver.part(PARTS.arguments, driver.timed(options))).refuseMany(messages);
   }
   const items: Prepared[] = [];
   for (const given of messages) {
@@ -63,14 +63,12 @@ export async function publishMany(
     const item = prepare(topic, message, maxPayload);
     if (item) items.push(item);
     else {
-      const { refuseMessage } = await driver.part(PARTS.arguments, options);
+      const { refuseMessage } = await driver.part(PARTS.arguments, driver.timed(options));
       const at = DEVELOPMENT ? { item: items.length } : undefined;
       refuseMessage(topic, message, maxPayload, at);
     }
   }
-  return driver.operate(options, ({ publisher }, end) =>
-    publisher.publishMany(items, options, end),
-  );
+  return driver.operate(options, ({ publisher }, timed) => publisher.publishMany(items, timed));
 }
 
 /** @internal Change how this client appears; see `PubSub.updatePresence`. */
@@ -82,10 +80,10 @@ export async function updatePresence(
 ): Promise<void> {
   const isFit = (topic === undefined || isTopic(topic)) && isObject(data);
   if (!(isFit && sizeOf(data) <= driver.maxPayload)) {
-    const { checkPresence } = await driver.part(PARTS.arguments, options);
+    const { checkPresence } = await driver.part(PARTS.arguments, driver.timed(options));
     checkPresence(topic, data, driver.maxPayload);
   }
-  await driver.operate(options, ({ publisher }, end) =>
-    publisher.updatePresence(topic, data, options, end),
+  await driver.operate(options, ({ publisher }, timed) =>
+    publisher.updatePresence(topic, data, timed),
   );
 }

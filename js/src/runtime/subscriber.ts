@@ -14,7 +14,7 @@ import { PARTS } from './parts.js';
 import type { Publisher } from './publisher.js';
 import type { SubscribeOptions } from './subscribing.js';
 import { Subscription } from './subscription.js';
-import { onAbort, within } from './waiting.js';
+import { onAbort, type Timed, within } from './waiting.js';
 
 /**
  * Subscribe, and wait until the server has answered; see `PubSub.subscribe`.
@@ -26,13 +26,12 @@ export async function subscribe<Data>(
   deliveries: Deliveries,
   publisher: Publisher,
   topics: readonly string[],
-  options: SubscribeOptions<Data>,
-  end: number,
+  options: SubscribeOptions<Data> & Timed,
 ): Promise<Subscription<Data>> {
   const { history, onMessage, onPresence, presence, queue = {}, signal, types } = options;
   const named = options.since ?? history ?? options.after;
   const isNew = client.options.recover === undefined || named !== undefined;
-  const place = isNew ? options : (await client.part(client.recovery, options, end)).place(topics);
+  const place = isNew ? options : (await client.part(client.recovery, options)).place(topics);
   const { since, after } = place;
   const request: Subscribe = {
     sub: publisher.number(),
@@ -45,13 +44,13 @@ export async function subscribe<Data>(
   if (DEVELOPMENT) checkReceiveQueue(queue, 'queue');
   const bounds = merged(queue, client.options.receiveQueue);
   signal?.throwIfAborted();
-  if (request.presence) await publisher.addPresence(options, end);
+  if (request.presence) await publisher.addPresence(options);
   const inbox = new Inbox(request.topics, bounds, request.after);
   const special = types ?? (typeof presence === 'boolean' ? undefined : presence);
   const setPresence =
     special === undefined
       ? special
-      : (await client.part(PARTS.arguments, options, end)).prepareInbox(
+      : (await client.part(PARTS.arguments, options)).prepareInbox(
           client,
           publisher,
           inbox,
@@ -73,7 +72,7 @@ export async function subscribe<Data>(
   deliveries.add(request, inbox);
   if (setPresence) void inbox.answered.then(setPresence);
   if (onMessage || onPresence) void subscription.run(inbox.presence);
-  if (!(await within(inbox.answered, signal, client.clock, end))) {
+  if (!(await within(inbox.answered, options, client.clock))) {
     // Without a handler, the program could no longer read it.
     if (!onMessage) stop();
     throw late(client, options, request.topics[0], Boolean(onMessage));

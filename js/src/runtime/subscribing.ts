@@ -97,6 +97,6 @@ export function patternsOf<Data>(
 
 /** @internal Describe arguments that are not valid. */
 export async function refuse(client: Client, topics: unknown, options: object): Promise<never> {
-  const { refuseSubscription } = await client.part(PARTS.arguments, {});
+  const { refuseSubscription } = await client.part(PARTS.arguments, client.timed({}));
   return refuseSubscription(topics, options, NAMES);
 }

@@ -53,7 +53,7 @@ export class TokenSource {
     this._call = call;
     call.waiting += 1;
     try {
-      return (await within(call.answer, signal)) as Token;
+      return (await within(call.answer, { signal })) as Token;
     } finally {
       call.waiting -= 1;
       if (!call.waiting && this._call === call) {

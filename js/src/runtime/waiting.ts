@@ -10,6 +10,13 @@ export interface Waiting {
   readonly signal?: AbortSignal | undefined;
 }
 
+/** @internal Options with the timeout in force. */
+export interface Timed extends Waiting {
+  readonly timeout: number;
+  /** When the call is given up, by the clock. */
+  readonly end: number;
+}
+
 /** The waiting calls of each signal, which has a single listener for all of them. */
 const waiting = new WeakMap<AbortSignal, Set<() => void>>();
 
@@ -33,17 +40,15 @@ export function onAbort(signal: AbortSignal | undefined, abort: () => void): () 
 }
 
 /**
- * @internal The value of a promise, or undefined after the deadline.
+ * @internal The value of a promise, or undefined after the end.
  *
- * @param clock Measures the time; without one there is no deadline.
- * @param end The deadline by the clock.
+ * @param clock Measures the time; without one there is no end.
  * @throws The reason of the signal, if that is aborted first.
  */
 export function within<T>(
   promise: Promise<T>,
-  signal: AbortSignal | undefined,
+  { signal, end = 0 }: Partial<Timed>,
   clock?: Clock,
-  end = 0,
 ): Promise<T | undefined> {
   let stop = (): void => {};
   const result = new Promise<T | undefined>((resolve, reject) => {

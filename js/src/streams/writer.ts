@@ -281,7 +281,7 @@ export class StreamWriter implements AsyncDisposable {
     try {
       // A request that arrives while the history is read is in one of the two.
       const answered = Promise.resolve(this._answered);
-      await within(answered, undefined, this._clock, driverOf(this._client).deadline({}));
+      await within(answered, driverOf(this._client).timed({}), this._clock);
       const messages: Incoming[] = [];
       for await (const message of this._client.history(this._topic, { limit: RETAINED }))
         messages.push(incoming(message));
