@@ -96,21 +96,14 @@ export class Reading {
 
   /** Take the messages retained before the reader subscribed; call it first. */
   begin(messages: readonly Incoming[], at: number): ReaderEffect[] {
-    const keys = messages.map((one) => (this._counts(one) ? keyOf(one) : undefined));
-    let taken = messages;
+    const keys = messages.filter((one) => this._counts(one)).map(keyOf);
     if (this._want === 'next') {
       this._seen = keys;
-      taken = [];
-    } else if (this._want === 'latest') {
-      this.stream = [...new Set(keys)].filter(isString).at(-1);
-      if (this.stream === '') {
-        // A plain producer sends no stream ids: the newest stream begins with index 0.
-        const first = messages.map((one, n) => keys[n] === '' && begins(one)).lastIndexOf(true);
-        taken = messages.slice(Math.max(0, first));
-      }
+      return [];
     }
+    if (this._want === 'latest') this.stream = [...new Set(keys)].filter(isString).at(-1);
     if (this.stream !== undefined) this._received = at;
-    return this._receiveAll(taken, at);
+    return this._receiveAll(this._newestAnswer(messages), at);
   }
 
   /** Take a message of the topic. */
@@ -127,7 +120,7 @@ export class Reading {
   healed(messages: readonly Incoming[], at: number): ReaderEffect[] {
     const { _received: received, _silence: silence } = this;
     const newest = this._newest();
-    const effects = this._receiveAll(messages, at);
+    const effects = this._receiveAll(this._newestAnswer(messages), at);
     if (this._newest() === newest) {
       // Frames that the reader already had don't show that the writer is alive.
       this._received = received;
@@ -155,7 +148,14 @@ export class Reading {
 
   /** How far the frames reach that have arrived: the epoch, and an index in it. */
   private _newest(): string {
-    return `${this.epoch} ${Math.max(this.next, ...this._held.keys())}`;
+    // An answer of a plain producer is read again from its beginning, as another epoch.
+    return `${this.stream && this.epoch} ${Math.max(this.next, ...this._held.keys())}`;
+  }
+
+  /** Leave out earlier answers of a plain producer: they have no id, and begin with index 0. */
+  private _newestAnswer(messages: readonly Incoming[]): readonly Incoming[] {
+    const first = messages.map((one) => this._counts(one) && begins(one)).lastIndexOf(true);
+    return this.stream ? messages : messages.slice(Math.max(0, first));
   }
 
   private _receiveAll(messages: readonly Incoming[], at: number): ReaderEffect[] {
@@ -163,8 +163,7 @@ export class Reading {
     for (const message of messages) {
       const key = keyOf(message);
       if (this.ended || key === undefined) continue;
-      // Streams of a plain producer have no id: each begins with index 0.
-      const isNew = !this._seen.includes(key) || (!key && begins(message));
+      const isNew = !this._seen.includes(key) || begins(message);
       if (this.stream === undefined && isNew && this._counts(message)) this.stream = key;
       if (key === this.stream && !this._receiveFrame(message, effects, at)) this.ignored++;
     }
@@ -342,8 +341,9 @@ function keyOf({ type, data }: Incoming): string | undefined {
   return isString(stream) && (stream || !('stream' in data)) ? stream : undefined;
 }
 
-const begins = ({ type, data }: Incoming): boolean =>
-  type === 'token' && (data as Data)['index'] === 0;
+/** Whether it begins an answer of a plain producer, whose answers have no id. */
+const begins = (one: Incoming): boolean =>
+  one.type === 'token' && keyOf(one) === '' && (one.data as Data)['index'] === 0;
 
 const isCount = (value: unknown): value is number =>
   Number.isSafeInteger(value) && (value as number) >= 0;

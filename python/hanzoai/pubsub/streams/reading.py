@@ -151,21 +151,16 @@ class Reading:
 
     def begin(self, messages: Sequence[Incoming], at: int) -> list[ReaderEffect]:
         """Process the messages that were retained when the reader joined, before all others."""
-        keys = [_key(message) if self._counts(message) else None for message in messages]
-        order = [key for key in keys if key is not None]
-        first = 0
+        keys = [_key(message) for message in messages if self._counts(message)]
+        named = [key for key in keys if key is not None]
         if self._want == "next":
-            self._seen = set(order)
-            first = len(messages)
-        elif self._want == "latest" and order:
-            self.stream = list(dict.fromkeys(order))[-1]
-            if self.stream == "":
-                # Streams of a plain producer have no id: the newest begins with index 0.
-                starts = [n for n, one in enumerate(messages) if keys[n] == "" and _begins(one)]
-                first = starts[-1] if starts else 0
+            self._seen = set(named)
+            return []
+        if self._want == "latest" and named:
+            self.stream = list(dict.fromkeys(named))[-1]
         if self.stream is not None:
             self._received = at
-        return self._receive_all(messages[first:], at)
+        return self._receive_all(self._newest_answer(messages), at)
 
     def take(self, message: Incoming, at: int) -> list[ReaderEffect]:
         """Process a message of the topic."""
@@ -178,7 +173,7 @@ class Reading:
     def healed(self, messages: Sequence[Incoming], at: int) -> list[ReaderEffect]:
         """Process the fetched retained messages."""
         newest, received, silence = self._newest(), self._received, self._silence
-        effects = self._receive_all(messages, at)
+        effects = self._receive_all(self._newest_answer(messages), at)
         if self._newest() == newest:
             # Frames that the reader already had don't show that the writer is alive.
             self._received, self._silence = received, silence
@@ -203,7 +198,18 @@ class Reading:
 
     def _newest(self) -> tuple[int, int]:
         """How far the frames reach that have arrived: the epoch, and an index in it."""
-        return self.epoch, max(self._held, default=self.next)
+        # An answer of a plain producer is read again from its beginning, as another epoch.
+        return self.epoch if self.stream else 0, max(self._held, default=self.next)
+
+    def _newest_answer(self, messages: Sequence[Incoming]) -> Sequence[Incoming]:
+        """Leave out earlier answers of a plain producer: they have no id, and begin with index 0.
+
+        The messages of any other producer stay as they are.
+        """
+        if self.stream != "":
+            return messages
+        starts = [n for n, one in enumerate(messages) if self._counts(one) and _begins(one)]
+        return messages[max(starts, default=0) :]
 
     def _receive_all(self, messages: Sequence[Incoming], at: int) -> list[ReaderEffect]:
         effects: list[ReaderEffect] = []
@@ -211,8 +217,7 @@ class Reading:
             key = _key(message)
             if self.ended or key is None:
                 continue
-            # Streams of a plain producer have no id: each begins with index 0.
-            new = key not in self._seen or (not key and _begins(message))
+            new = key not in self._seen or _begins(message)
             if self.stream is None and new and self._counts(message):
                 self.stream = key
             if key == self.stream and not self._receive_frame(message, effects, at):
@@ -400,7 +405,8 @@ def _key(message: Incoming) -> str | None:
 
 
 def _begins(message: Incoming) -> bool:
-    return message["type"] == "token" and message["data"].get("index") == 0
+    """Whether it begins an answer of a plain producer, whose answers have no id."""
+    return message["type"] == "token" and _key(message) == "" and message["data"].get("index") == 0
 
 
 def _is_count(value: object) -> bool:
