@@ -224,7 +224,7 @@ export class Reading {
     } else if (isToken) {
       this._token(count, pieces, effects, at);
     } else if (isSnapshot) {
-      if (this.based && !this.stale && count <= this.next) return true;
+      if (this.based && count <= this.next) return true;
       this._replace(parts as Part[], count);
       this.based = true;
       effects.push({ kind: 'snapshot' });

@@ -277,7 +277,7 @@ class Reading:
         elif type == "token":
             self._token(count, {"pieces": pieces}, effects, at)
         elif type == "token.snapshot":
-            if self.based and not self.stale and count <= self.next:
+            if self.based and count <= self.next:
                 return True
             self._replace(parts or [], count, effects)
             self._drain(effects)
