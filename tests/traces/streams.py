@@ -49,7 +49,9 @@ def write(writing: Writing, step: Mapping[str, Any]) -> dict[str, Any]:
         out: Any = writing.failed(code, retryable, at, *wait)
     else:
         out = getattr(writing, name)(*arguments, *timed)
-    return {"out": out, "due": writing.due, "full": writing.full, "ended": writing.ended}
+    view = {"due": writing.due, "full": writing.full, "ended": writing.ended}
+    more = {"parts": [dict(part) for part in writing.parts], "stats": dict(writing.stats)}
+    return {"out": out, **view, **{name: more[name] for name in more.keys() & step.keys()}}
 
 
 def read(reading: Reading, step: Mapping[str, Any]) -> dict[str, Any]:

@@ -72,7 +72,7 @@ export type Piece =
 export function addPiece(pieces: Piece[], piece: Piece): void {
   const last = pieces.length - 1;
   if (typeof piece === 'string' && typeof pieces[last] === 'string') pieces[last] += piece;
-  else if (piece !== '') pieces.push(piece);
+  else pieces.push(piece);
 }
 
 /** @internal Copy parts, so that they can grow separately from these. */

@@ -136,7 +136,7 @@ export class Reading {
     const { _since: since, _received: received } = this;
     const effects: ReaderEffect[] = [];
     if (since !== undefined && at >= since + PATIENCE) this._giveUp(effects);
-    if (received !== undefined && at >= received + this._silence && !this.ended) {
+    if (received !== undefined && at >= received + this._silence) {
       effects.push({ kind: 'stalled', ms: at - received }, { kind: 'heal' });
       this._silence *= 2;
     }
@@ -254,9 +254,8 @@ export class Reading {
   private _token(index: number, pieces: Piece[], effects: ReaderEffect[], at: number): void {
     const { _held: held } = this;
     this.based ||= !index;
-    if (index < this.next) return;
     held.set(index, pieces);
-    if (this.based && index === this.next) {
+    if (index <= this.next) {
       this._drain(effects);
       return;
     }
@@ -317,12 +316,9 @@ export class Reading {
   ): void {
     if (parts) {
       // Deltas do not reveal the tokens that were lost before the end.
-      if (count !== this.next || sorted(parts) !== sorted(this.parts))
-        effects.push({ kind: 'snapshot' });
+      if (sorted(parts) !== sorted(this.parts)) effects.push({ kind: 'snapshot' });
       this._replace(parts, count);
     } else this.stale ||= count !== this.next;
-    this._since = this._received = undefined;
-    this._held.clear();
     this.ended = true;
     effects.push(
       type === 'message.complete'

@@ -100,7 +100,7 @@ export class Writing {
   private _snapshot: boolean;
   private _since = 0;
   private _snapped = 0;
-  private _lastToken = -WIDEST;
+  private _lastToken = 0;
   private _flight: PublishFrame | undefined;
   private _begun = 0;
   private _trip = 0;
@@ -137,13 +137,13 @@ export class Writing {
   /** Publish the start of the stream. */
   open(at: number): WriterEffect[] {
     this._snapped = at;
+    this._lastToken = at - this._window;
     return this.tick(at);
   }
 
-  /** Add a piece; ignored after the end. */
+  /** Add a piece; not after `finish`. */
   write(given: Piece, at: number): WriterEffect[] {
     let piece = given;
-    if (this.ended || this._end) return [];
     if (!isPiece(piece)) return this._refuse('invalid_payload', at);
     const text = textOfPiece(piece);
     let size: number;
@@ -157,6 +157,7 @@ export class Writing {
       // A U+FFFD that the program did not write replaces half of a pair.
       if (whole.split('\ufffd').length !== text.split('\ufffd').length)
         return this._refuse('invalid_payload', at);
+      if (!whole) return [];
       piece = isString(piece) ? whole : { text: whole };
       size = sizeOf(whole) - 2;
     }
@@ -169,9 +170,8 @@ export class Writing {
     return this.tick(at);
   }
 
-  /** End the stream; only the first end counts. */
+  /** End the stream, once. */
   finish(kind: EndKind, fields: JsonObject, at: number): WriterEffect[] {
-    if (this.ended || this._end) return [];
     if (kind === 'complete' && this._held) return this._refuse('invalid_payload', at);
     this._end = [kind, fields];
     return this.tick(at);
@@ -183,7 +183,7 @@ export class Writing {
   sent(at: number): WriterEffect[] {
     const flight = this._flight;
     this._flight = undefined;
-    if (this.ended || !flight) return [];
+    if (!flight) return [];
     const effects: WriterEffect[] = [];
     const ms = at - this._begun;
     this._trip = ms;
@@ -216,16 +216,16 @@ export class Writing {
   receive(type: string, data: unknown, sender: string): WriterEffect[] {
     if (this.ended || !isObject(data) || data['stream'] !== this.stream) return [];
     const { epoch, writer, reason, data: given } = data;
+    const isNumber = typeof epoch === 'number';
     // A reader that has not noticed a takeover yet sends the previous epoch.
-    const isMeant = epoch == null || (typeof epoch === 'number' && epoch <= this.epoch);
+    const isMeant = epoch == null || (isNumber && epoch <= this.epoch);
     if (isMeant && type === 'stream.cancel')
       return [{ kind: 'cancelled', reason: isString(reason) ? reason : '', by: sender }];
     if (isMeant && type === 'stream.steer')
       return [{ kind: 'steered', data: given ?? null, by: sender }];
     if (writer === this._writer) this._self = sender;
-    else if (isString(writer) && sender === this._self) {
-      const other = epoch as number;
-      if (other > this.epoch || (other === this.epoch && writer < this._writer))
+    else if (isString(writer) && isNumber && sender === this._self) {
+      if (epoch > this.epoch || (epoch === this.epoch && writer < this._writer))
         return this._fail('conflict');
     }
     return [];
@@ -246,11 +246,8 @@ export class Writing {
   /** The time `due` has passed: publish due frames, and set the next time. */
   tick(at: number): WriterEffect[] {
     const { _flight: flight, _again: again, _end: end, _pending: pending } = this;
+    if (this.ended) return [];
     this.due = again;
-    if (this.ended) {
-      this.due = undefined;
-      return [];
-    }
     if (flight) {
       if (again === undefined || at < again) return [];
       this._again = this.due = undefined;
@@ -258,7 +255,7 @@ export class Writing {
       this._begun = at;
       return [flight];
     }
-    const pause = Math.max(this._window, Math.min(this._trip, WIDEST));
+    const pause = Math.max(this._window, this._trip);
     const interval =
       Math.max(INTERVAL, Math.min(SELDOM, Math.floor((INTERVAL * pause) / WINDOW))) *
       (1 + Math.floor(this._size / UNSENT));
@@ -268,7 +265,7 @@ export class Writing {
     if (!isOpened && !this._snapshot)
       return this._publishFrame('stream.start', 'start', this._meta, at);
     const isDue = this._snapshot || this._since >= EVERY || at >= snapshotAt;
-    if (!isOpened || (isDue && (pending.length || !end))) {
+    if (!isOpened || (isDue && !end)) {
       this._snapshot = false;
       this._since = 0;
       this._snapped = at;
@@ -305,7 +302,6 @@ export class Writing {
   // ---------------------------------------------------------------- inside
 
   private _refuse(code: 'invalid_payload' | 'payload_too_large', at: number): WriterEffect[] {
-    this._held = '';
     return [{ kind: 'refused', code }, ...this.finish('abort', { reason: code }, at)];
   }
 
@@ -334,14 +330,12 @@ export class Writing {
 
   private _stop(): void {
     this.ended = true;
-    this.full = false;
     this.due = undefined;
   }
 
   private _publishFrame(type: string, name: string, more: JsonObject, at: number): WriterEffect[] {
     const { stream, epoch, _writer: writer } = this;
     this._begun = at;
-    this.due = undefined;
     this._flight = {
       kind: 'publish',
       type,

@@ -49,7 +49,8 @@ export function runStream({ writer, reader, steps }: StreamTrace): void {
   }
 }
 
-function write(writing: Writing, { in: { ...given }, at }: Step): object {
+function write(writing: Writing, step: Step): object {
+  const { in: given, at } = step;
   const [[name, value]] = Object.entries(given) as [[string, never]];
   const list = value as unknown[];
   const steps: Record<string, () => unknown> = {
@@ -64,7 +65,10 @@ function write(writing: Writing, { in: { ...given }, at }: Step): object {
     inherit: () => writing.inherit(value as Incoming[]),
   };
   const out = steps[name]?.();
-  return { out, due: writing.due ?? null, full: writing.full, ended: writing.ended };
+  const { due = null, full, ended } = writing;
+  const more = Object.entries({ parts: writing.parts, stats: writing.stats });
+  const asked = Object.fromEntries(more.filter(([name]) => name in step));
+  return { out, due, full, ended, ...asked };
 }
 
 function read(reading: Reading, { in: { ...given }, at }: Step): object {

@@ -124,7 +124,7 @@ def add_piece(pieces: list[Any], piece: str | Mapping[str, Any]) -> None:
     """Append a piece to others; joins it with the last one if both continue the text."""
     if isinstance(piece, str) and pieces and isinstance(pieces[-1], str):
         pieces[-1] += piece
-    elif piece != "":
+    else:
         pieces.append(piece if isinstance(piece, str) else dict(piece))
 
 

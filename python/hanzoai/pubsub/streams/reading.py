@@ -139,7 +139,7 @@ class Reading:
         self._seen: set[str] = set()
         self._writer: str | None = None
         self._half = ""
-        self._held: dict[int, Mapping[str, Any]] = {}
+        self._held: dict[int, list[Any]] = {}
         self._since: int | None = None
         self._received: int | None = None
         self._silence = SILENCE
@@ -177,7 +177,7 @@ class Reading:
         if self._newest() == newest:
             # Frames that the reader already had don't show that the writer is alive.
             self._received, self._silence = received, silence
-        if self._held and not self.ended:
+        if not self.ended:
             self._give_up(effects)
         self._set_due()
         return effects
@@ -187,7 +187,7 @@ class Reading:
         effects: list[ReaderEffect] = []
         if self._since is not None and at >= self._since + PATIENCE:
             self._give_up(effects)
-        if self._received is not None and at >= self._received + self._silence and not self.ended:
+        if self._received is not None and at >= self._received + self._silence:
             effects.append({"kind": "stalled", "ms": at - self._received})
             effects.append({"kind": "heal"})
             self._silence *= 2
@@ -267,7 +267,12 @@ class Reading:
         self._sender = self._sender or sender
         self._received, self._silence = at, SILENCE
         if epoch > self.epoch:
-            self._renew(epoch, writer, type, effects)
+            # Another writer takes over, from the start or from a snapshot.
+            self._reset(epoch, writer)
+            if type in ("token", "stream.start"):
+                if self.parts:
+                    effects.append({"kind": "snapshot"})
+                self.parts = []
         if "meta" in data:
             self.meta = data["meta"]
         if type == "stream.start":
@@ -275,61 +280,56 @@ class Reading:
                 effects.append({"kind": "start", "meta": self.meta})
             self.based = True
         elif type == "token":
-            self._token(count, {"pieces": pieces}, effects, at)
+            self._token(count, pieces, effects, at)
         elif type == "token.snapshot":
             if self.based and count <= self.next:
                 return True
-            self._replace(parts or [], count, effects)
+            self._replace(parts or [], count)
+            self.based = True
+            effects.append({"kind": "snapshot"})
             self._drain(effects)
         else:
             self._finish(type, data, parts, count, effects)
         return True
 
-    def _renew(self, epoch: int, writer: str, type: str, effects: list[ReaderEffect]) -> None:
-        """Another writer takes over, from the start or from a snapshot."""
-        had = bool(self.parts)
+    def _reset(self, epoch: int, writer: str) -> None:
         self.epoch, self._writer = epoch, writer
-        self.based = self.stale = False
+        self.based = False
         self._held.clear()
+        self._replace(self.parts, 0)
+
+    def _replace(self, parts: list[Part], count: int) -> None:
+        self.parts = parts
+        self.next = count
+        self.stale = False
         self._since = None
         self._half = ""
-        self.next = 0
-        if type in ("stream.start", "token"):
-            self.parts = []
-            if had:
-                effects.append({"kind": "snapshot"})
 
-    def _token(
-        self, index: int, token: Mapping[str, Any], effects: list[ReaderEffect], at: int
-    ) -> None:
+    def _token(self, index: int, pieces: list[Any], effects: list[ReaderEffect], at: int) -> None:
         self.based = self.based or index == 0
-        if index < self.next:
+        self._held[index] = pieces
+        if index <= self.next:
+            self._drain(effects)
             return
-        if not self.based or index > self.next:
-            if self._since is None and not self.stale:
-                self._since = at
-                if self.based:
-                    effects.append({"kind": "heal"})
-            self._held[index] = token
-            if len(self._held) > HELD:
-                self._give_up(effects)
-                while len(self._held) > HELD:
-                    del self._held[min(self._held)]
-            return
-        self._held[index] = token
-        self._drain(effects)
+        if self._since is None and not self.stale:
+            self._since = at
+            if self.based:
+                effects.append({"kind": "heal"})
+        if len(self._held) > HELD:
+            self._give_up(effects)
+            del self._held[min(self._held)]
 
     def _drain(self, effects: list[ReaderEffect]) -> None:
         """Apply the held tokens that are next."""
-        pieces: list[Any] = []
+        applied: list[Any] = []
         for index in [index for index in self._held if index < self.next]:
             del self._held[index]
-        while (token := self._held.pop(self.next, None)) is not None:
+        while (pieces := self._held.pop(self.next, None)) is not None:
             self.next += 1
-            for piece in token["pieces"]:
-                self._apply(piece, pieces)
-        if pieces:
-            effects.append({"kind": "delta", "pieces": pieces})
+            for piece in pieces:
+                self._apply(piece, applied)
+        if applied:
+            effects.append({"kind": "delta", "pieces": applied})
         if not self._held:
             self._since = None
             self.stale = False
@@ -345,15 +345,6 @@ class Reading:
             self._half = ""
         grow(self.parts, piece)
         add_piece(pieces, piece)
-
-    def _replace(self, parts: list[Part], count: int, effects: list[ReaderEffect]) -> None:
-        self.parts = parts
-        self.next = count
-        self.stale = False
-        self.based = True
-        self._since = None
-        self._half = ""
-        effects.append({"kind": "snapshot"})
 
     def _give_up(self, effects: list[ReaderEffect]) -> None:
         """Report missing tokens, once until the view is complete again."""
@@ -373,14 +364,10 @@ class Reading:
         if parts is None:
             self.stale = self.stale or count != self.next
         else:
-            if count != self.next or parts != self.parts:
+            if parts != self.parts:
                 # Deltas alone do not show the tokens that were lost before the end.
                 effects.append({"kind": "snapshot"})
-            self.parts = parts
-            self.stale = False
-            self.next = count
-        self._since = self._received = None
-        self._held.clear()
+            self._replace(parts, count)
         self.ended = True
         if type == "message.complete":
             reason = _word(data.get("finish_reason"), "stop")

@@ -540,7 +540,7 @@ class StreamWriter:
             self._timer.cancel()
             self._timer = None
         core = self._core
-        if core is not None and core.due is not None and not core.ended:
+        if core is not None and core.due is not None:
             after = max(0, core.due - self._now()) / 1000
             self._timer = self._clock.call_later(after, lambda: self._tick(core))
 

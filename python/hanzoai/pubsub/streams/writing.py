@@ -7,6 +7,7 @@ publishes, keeps one timer for `due`, and reports the result of each publish.
 from __future__ import annotations
 
 import json
+import math
 import sys
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict
 
@@ -164,10 +165,9 @@ class Writing:
         self._index = base or 0
         self._opened = False
         self._snapshot = base is not None
-        self._snapshots = 0
         self._since = 0
         self._snapped = 0
-        self._last_token = -WIDEST
+        self._last_token = 0
         self._flight: Publish | None = None
         self._begun = 0
         self._trip = 0
@@ -184,12 +184,11 @@ class Writing:
     def open(self, at: int) -> list[WriterEffect]:
         """Publish the start of the stream."""
         self._snapped = at
+        self._last_token = at - self._window
         return self._pump(at)
 
     def write(self, piece: str | Mapping[str, Any], at: int) -> list[WriterEffect]:
-        """Add a piece; after the end it is ignored."""
-        if self.ended or self._end:
-            return []
+        """Add a piece; not after `finish`."""
         if not is_piece(piece):
             return self._refuse("invalid_payload", at)
         if isinstance(piece, str) or "type" not in piece:
@@ -198,6 +197,8 @@ class Writing:
             # U+FFFD that the program did not write replaces half of a pair.
             if whole.count("\ufffd") != text.count("\ufffd"):
                 return self._refuse("invalid_payload", at)
+            if not whole:
+                return []
             piece = whole if isinstance(piece, str) else {"text": whole}
             size = _size(whole) - 2
         elif self._held:
@@ -217,9 +218,7 @@ class Writing:
         return self._pump(at)
 
     def finish(self, kind: EndKind, fields: Mapping[str, Any], at: int) -> list[WriterEffect]:
-        """End the stream; the first end counts."""
-        if self.ended or self._end:
-            return []
+        """End the stream, once."""
         if kind == "complete" and self._held:
             return self._refuse("invalid_payload", at)
         self._end = (kind, dict(fields))
@@ -230,7 +229,7 @@ class Writing:
     def sent(self, at: int) -> list[WriterEffect]:
         """The frame was published."""
         flight, self._flight = self._flight, None
-        if self.ended or flight is None:
+        if flight is None:
             return []
         effects: list[WriterEffect] = []
         self._trip = at - self._begun
@@ -268,10 +267,10 @@ class Writing:
         """Process a message of the topic: wishes of readers, and frames of another writer."""
         if self.ended or not is_object(data) or data.get("stream") != self.stream:
             return []
-        epoch = data.get("epoch")
+        epoch = _number(data.get("epoch"))
         if type in WISHES:
             # A reader that has not seen a takeover yet sends the previous epoch.
-            if epoch is not None and not _is_reached(epoch, self.epoch):
+            if data.get("epoch") is not None and not epoch <= self.epoch:
                 return []
             if type == "stream.steer":
                 return [{"kind": "steered", "data": data.get("data"), "by": sender}]
@@ -281,7 +280,7 @@ class Writing:
         other = data.get("writer")
         if other == self._writer:
             self._self = sender
-        elif isinstance(other, str) and isinstance(epoch, int) and sender == self._self:
+        elif isinstance(other, str) and sender == self._self:
             yields = epoch > self.epoch or (epoch == self.epoch and other < self._writer)
             return self._fail("conflict") if yields else []
         return []
@@ -307,7 +306,6 @@ class Writing:
     def _refuse(
         self, code: Literal["invalid_payload", "payload_too_large"], at: int
     ) -> list[WriterEffect]:
-        self._held = ""
         return [{"kind": "refused", "code": code}, *self.finish("abort", {"reason": code}, at)]
 
     def _take_back(self, flight: Publish, code: str, at: int) -> list[WriterEffect]:
@@ -333,15 +331,13 @@ class Writing:
 
     def _stop(self) -> None:
         self.ended = True
-        self.full = False
         self.due = None
 
     def _pump(self, at: int) -> list[WriterEffect]:
         """Publish what is due now; returns the time of the next check."""
-        self.due = self._again
         if self.ended:
-            self.due = None
             return []
+        self.due = self._again
         if self._flight is not None:
             if self._again is None or at < self._again:
                 return []
@@ -349,12 +345,12 @@ class Writing:
             self.stats["retries"] += 1
             self._begun = at
             return [self._flight]
-        pause = max(self._window, min(self._trip, WIDEST))
+        pause = max(self._window, self._trip)
         interval = max(INTERVAL, min(SELDOM, INTERVAL * pause // WINDOW))
         interval *= 1 + self._size // UNSENT
         snapshot_at = self._snapped + interval
         due = self._snapshot or self._since >= EVERY or at >= snapshot_at
-        if self._opened and due and (self._pending or not self._end):
+        if self._opened and due and not self._end:
             return self._say_snapshot(at)
         if not self._opened and not self._snapshot:
             self._opened = True
@@ -394,12 +390,11 @@ class Writing:
         self._snapshot = False
         self._since = 0
         self._snapped = at
-        self._snapshots += 1
         self.stats["snapshots"] += 1
         data = {"upto": self._index, **body_of(self._sent_parts)}
         if self._meta is not None:
             data["meta"] = self._meta
-        return self._publish_frame("token.snapshot", f"s{self._snapshots}", TTL, data, at)
+        return self._publish_frame("token.snapshot", f"s{self.stats['snapshots']}", TTL, data, at)
 
     def _publish_frame(
         self, type: str, name: str, ttl: int, data: Mapping[str, Any], at: int
@@ -418,13 +413,12 @@ class Writing:
         }
         self._flight = frame
         self._begun = at
-        self.due = None
         return [frame]
 
 
-def _is_reached(epoch: object, own: int) -> bool:
-    """Whether a wish names this epoch or an earlier one."""
-    return isinstance(epoch, int | float) and not isinstance(epoch, bool) and epoch <= own
+def _number(value: object) -> float:
+    """Return a number of a frame, or NaN, which compares as false with each number."""
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
 
 
 def _size(value: object) -> int:
