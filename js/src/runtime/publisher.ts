@@ -191,6 +191,8 @@ export class Publisher implements OutcomePort {
       background,
     };
     if (end < this._deadline) this._expireAt(end);
+    // Those that are cancelled take no place any more.
+    if (this._cancelled.length) this._expire();
     const settled = this.settled(publish.ref, ({ operations }) => operations.publish(publish), end);
     if (!signal) return settled;
     const ignore = onAbort(signal, () => this._cancel(publish));
@@ -223,12 +225,12 @@ export class Publisher implements OutcomePort {
   /** Give up a publish, together with all that are cancelled in the same turn. */
   private _cancel(publish: Publish): void {
     const { _cancelled: cancelled } = this;
-    if (cancelled.push(publish) === 1) queueMicrotask(() => this._expire(cancelled.splice(0)));
+    if (cancelled.push(publish) === 1) queueMicrotask(() => this._expire());
   }
 
   /** Give up publishes. One by one, the next one would be sent in the place of the first. */
-  private _expire(due: readonly Pick<Publish, 'ref'>[]): void {
-    this._client.perform(({ operations }) => operations.expire(due));
+  private _expire(due: readonly Pick<Publish, 'ref'>[] = this._cancelled.splice(0)): void {
+    if (due.length) this._client.perform(({ operations }) => operations.expire(due));
   }
 
   /** One result per message, in order, from the outcome of a publish. */

@@ -151,6 +151,34 @@ for (const how of ['time out together', 'are cancelled together', 'are cancelled
   });
 }
 
+for (const policy of ['error', 'drop_oldest'] as const) {
+  test(`a publish takes the place of one that was cancelled just before (policy ${policy})`, async () => {
+    const { ps, peer } = virtualClient({ sendQueue: { messages: 2, policy } });
+    await ps.connect();
+    peer.silent.add('publish');
+    const publish = (data: number, signal?: AbortSignal): Promise<unknown> =>
+      ps.publish('a.b', { data }, { signal });
+    const stop = new AbortController();
+    const kept = [1, 2, 3].map((data) => publish(data));
+    const cancelled = assert.rejects(publish(4, stop.signal), { name: 'AbortError' });
+    stop.abort();
+    kept.push(publish(5));
+    await cancelled;
+    peer.silent.clear();
+    const { socket } = peer;
+    for (const frame of socket.frames('publish')) {
+      for (const answer of peer.answer(frame)) socket.receive(answer);
+    }
+    await Promise.all(kept);
+    const sent = socket.frames('publish') as { message: { data: number } }[];
+    assert.deepEqual(
+      sent.map(({ message }) => message.data),
+      [1, 2, 3, 5],
+    );
+    await ps.close();
+  });
+}
+
 test('a publish takes its turn when it is within the bound of the queue', async () => {
   const { ps, peer, clock } = virtualClient({ sendQueue: { messages: 2, policy: 'block' } });
   peer.hello = () => ({ ...CURRENT, limits: { publish_rate: 1 } });
