@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 
 import pytest
 
@@ -14,6 +15,7 @@ from hanzoai.pubsub import (
     InvalidPayload,
     NotFound,
     OperationTimeout,
+    Published,
     SendQueue,
     Subscription,
     TokenContext,
@@ -82,6 +84,55 @@ async def test_publishes_that_are_given_up_together_do_not_take_the_place_of_eac
     await asyncio.gather(*calls, return_exceptions=True)
     messages = [message async for message in pubsub_memory.client().history("a.b")]
     assert [message.data for message in messages] == [0]
+
+
+async def test_the_work_of_cancelling_publishes_one_by_one_grows_with_their_number(
+    pubsub_memory: MemoryServer,
+) -> None:
+    clock, ps = clock_of(pubsub_memory), pubsub_memory.client()
+    await ps.connect()
+
+    async def work(count: int) -> int:
+        pubsub_memory.lose_next("published", count)
+        calls = [asyncio.create_task(ps.publish("a.b", {"data": n})) for n in range(count)]
+        await clock.settle()
+        events = 0
+
+        def record(*_: object) -> None:
+            nonlocal events
+            events += 1
+
+        sys.setprofile(record)
+        try:
+            for call in calls:
+                call.cancel()
+                await asyncio.wait([call])
+        finally:
+            sys.setprofile(None)
+        return events
+
+    few, many = await work(100), await work(400)
+    assert many < 5 * few
+
+
+async def test_the_room_of_a_cancelled_publish_is_free_for_the_next_call(
+    pubsub_memory: MemoryServer,
+) -> None:
+    ps = pubsub_memory.client(send_queue=SendQueue(messages=1))
+
+    async def publish_again() -> Published:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0):
+                await ps.publish("a.b", {"data": 1})
+        return await ps.publish("a.b", {"data": 2})
+
+    with pubsub_memory.refusing():
+        again = asyncio.create_task(publish_again())
+        await clock_of(pubsub_memory).settle()
+    await clock_of(pubsub_memory).advance(5)
+    assert (await again).seq is not None
+    messages = [message async for message in ps.history("a.b")]
+    assert [message.data for message in messages] == [2]
 
 
 async def test_a_presence_update_without_a_connection_times_out_with_the_reason(

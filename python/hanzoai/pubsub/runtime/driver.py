@@ -99,6 +99,8 @@ class Driver:
         """A number that is unique among the publishes and updates of this client."""
         self._unsettled: dict[int, tuple[asyncio.Future[Outcome], float]] = {}
         """Publishes and updates of presence without an outcome, and their deadlines."""
+        self._given_up: list[int] = []
+        """Publishes whose calls were cancelled in this turn of the loop."""
         self._next_deadline = math.inf
         self._deadline_timer: TimerHandle | None = None
         self._tasks = tasks
@@ -152,6 +154,8 @@ class Driver:
 
     def publish(self, request: Publish, deadline: float) -> asyncio.Future[Outcome]:
         """Publish, or give up at the deadline; the future receives the outcome."""
+        if self._given_up:
+            self._expire_given_up()  # their room in the queue is free
         settled: asyncio.Future[Outcome] = self.loop.create_future()
         self._unsettled[request.ref] = settled, deadline
         if deadline < self._next_deadline:
@@ -192,13 +196,17 @@ class Driver:
             self._expire_at(later)
 
     def give_up(self, ref: int) -> None:
-        """Give up a publish whose call was cancelled, and all others of which this is true.
+        """Give up a publish whose call was cancelled, with all that are cancelled in this turn.
 
-        Otherwise, the next one would be sent in its place before its own call ends.
+        One by one, the next one would be sent in its place before its own call ends.
         """
-        if ref in self._unsettled:
-            given_up = [ref for ref, (call, _) in self._unsettled.items() if call.cancelled()]
-            self.call(self.session.expire, given_up)
+        if not self._given_up:
+            self.loop.call_soon(self._expire_given_up)
+        self._given_up.append(ref)
+
+    def _expire_given_up(self) -> None:
+        given_up, self._given_up = self._given_up, []
+        self.call(self.session.expire, given_up)
 
     def update_presence(
         self, topic: str | None, data: Mapping[str, Any], deadline: float = math.inf
