@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -14,18 +15,20 @@ from hanzoai.pubsub.errors import (
     ClosedError,
     NotFound,
     OperationTimeout,
-    PubSubError,
     Unavailable,
 )
+from hanzoai.pubsub.generated.wire import Limits
 from hanzoai.pubsub.runtime.deliveries import Deliveries
 from hanzoai.pubsub.runtime.environment import Environment
 from hanzoai.pubsub.runtime.http_operations import HttpApi
+from hanzoai.pubsub.runtime.publisher import Publisher
 from hanzoai.pubsub.runtime.publishing import prepare
 from hanzoai.pubsub.runtime.tokens import TokenSource
 from hanzoai.pubsub.session.peer import Peer as ServerPeer
+from hanzoai.pubsub.session.ports import Acked
+from hanzoai.pubsub.session.requests import Publish
 from hanzoai.pubsub.settings.options import RetryOptions, read_options
 from hanzoai.pubsub.testing import VirtualClock
-from hanzoai.pubsub.values import Published
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -55,6 +58,14 @@ def ok(body: object) -> httpx.Response:
     return httpx.Response(200, json=body)
 
 
+ITEMS = [prepare("a", {"data": n}, 100) for n in range(2)]
+
+
+def publishing(data: int) -> Publish:
+    item = prepare("a", {"data": data}, 100)
+    return Publish(data, (item.publication,), item.size)
+
+
 @pytest.fixture
 def peer() -> Peer:
     return Peer()
@@ -75,6 +86,10 @@ async def api(peer: Peer) -> AsyncGenerator[HttpApi]:
         peer=None,
         timeout_of=timeout_of,
         check_open=lambda: None,
+        is_finished=False,
+        clock=peer.clock,
+        limits=Limits(),
+        number=itertools.count(1).__next__,
         deliveries=Deliveries(echo=True),
     )
     api = HttpApi(driver, environment)
@@ -183,13 +198,10 @@ async def test_publishes_over_http_keep_the_order_of_their_calls(api: HttpApi, p
         return ok({"id": f"m{order[-1]}", "timestamp": 1})
 
     peer.answer = answer
-    calls = [
-        api.publish([prepare("a", {"data": n}, 100)], 5, batch=False, certain=True)
-        for n in range(20)
-    ]
+    calls = [api.publish(publishing(n), 5, certain=True) for n in range(20)]
     results = await asyncio.gather(*calls)
     assert order == list(range(20))
-    assert all(isinstance(result[0], Published) for result in results if result)
+    assert all(isinstance(result, Acked) for result in results)
 
 
 async def test_a_publish_waits_for_earlier_ones_no_longer_than_its_timeout(api: HttpApi) -> None:
@@ -202,17 +214,15 @@ async def test_a_publish_waits_for_earlier_ones_no_longer_than_its_timeout(api: 
             await released.wait()
             return ok({"id": "m", "timestamp": 1})
 
-    def publish(data: int, seconds: float) -> asyncio.Task[list[Published | PubSubError] | None]:
-        item = prepare("a", {"data": data}, 100)
-        return asyncio.create_task(api.publish([item], seconds, batch=False, certain=True))
+    def publish(data: int, seconds: float) -> asyncio.Task[Acked | None]:
+        return asyncio.create_task(api.publish(publishing(data), seconds, certain=True))
 
     api.rest._transport = Slow()
     first, second, third = publish(1, 60), publish(2, 0.01), publish(3, 60)
     async with asyncio.timeout(60):
-        results = await second
-    assert results is not None
-    (late,) = results
-    assert isinstance(late, OperationTimeout)
+        with pytest.raises(OperationTimeout) as caught:
+            await second
+    late = caught.value
     assert (late.topic, late.outcome_unknown, first.done()) == ("a", False, False)
     released.set()
     async with asyncio.timeout(60):
@@ -227,15 +237,12 @@ async def test_an_unsure_client_asks_once_whether_the_api_is_there(
         return httpx.Response(426, text="Upgrade Required")
 
     peer.answer = answer
-    item = [prepare("a", {"data": 1}, 100)]
-    assert await api.publish(item, 5, batch=False, certain=False) is None
-    assert await api.publish(item, 5, batch=False, certain=False) is None
+    assert await api.publish(publishing(1), 5, certain=False) is None
+    assert await api.publish(publishing(1), 5, certain=False) is None
     assert [request.method for request in peer.requests] == ["GET"]
     await peer.clock.advance(61)
     peer.answer = lambda request: ok({"id": "m", "timestamp": 1, "messages": [], "has_more": False})
-    results = await api.publish(item, 5, batch=False, certain=False)
-    assert results is not None
-    assert isinstance(results[0], Published)
+    assert isinstance(await api.publish(publishing(1), 5, certain=False), Acked)
 
 
 async def test_an_api_that_forbids_the_question_is_there(api: HttpApi, peer: Peer) -> None:
@@ -245,17 +252,16 @@ async def test_an_api_that_forbids_the_question_is_there(api: HttpApi, peer: Pee
         return ok({"id": "m", "timestamp": 1})
 
     peer.answer = answer
-    assert await api.publish([prepare("a", {"data": 1}, 100)], 5, batch=False, certain=False)
+    assert isinstance(await api.publish(publishing(1), 5, certain=False), Acked)
 
 
 async def test_an_error_of_the_request_is_the_result_of_each_item(api: HttpApi, peer: Peer) -> None:
     peer.answer = lambda request: httpx.Response(503, headers={"Retry-After": "0"})
-    items = [prepare("a", {"data": n}, 100) for n in range(2)]
-    task = asyncio.create_task(api.publish(items, 5, batch=True, certain=True))
+    publisher = Publisher(api._driver, api)
+    task = asyncio.create_task(publisher.publish_many(ITEMS, timeout=5, via="rest"))
     await peer.clock.advance(1)
     async with asyncio.timeout(60):
         results = await task
-    assert results is not None
     assert [type(result) for result in results] == [Unavailable, Unavailable]
 
 
@@ -267,11 +273,9 @@ async def test_a_lost_answer_is_unknown_where_the_peer_publishes_no_id_once(
 
     peer.answer = answer
     api._driver.peer = ServerPeer(client_id="c")
-    (result,) = (
-        await api.publish([prepare("a", {"data": 1}, 100)], 5, batch=False, certain=True) or []
-    )
-    assert isinstance(result, OperationTimeout)
-    assert result.outcome_unknown
+    with pytest.raises(OperationTimeout) as caught:
+        await api.publish(publishing(1), 5, certain=True)
+    assert caught.value.outcome_unknown
     assert len(peer.requests) == 1
 
 
@@ -286,10 +290,8 @@ async def test_a_batch_that_ran_out_of_time_is_unknown_for_each_of_its_messages(
             raise AssertionError("cancelled before")
 
     api.rest._transport = Hanging()
-    items = [prepare("a", {"data": n}, 100) for n in range(2)]
-    results = await api.publish(items, 0.05, batch=True, certain=True)
-    assert results is not None
-    for item, result in zip(items, results, strict=True):
+    results = await Publisher(api._driver, api).publish_many(ITEMS, timeout=0.05, via="rest")
+    for item, result in zip(ITEMS, results, strict=True):
         assert isinstance(result, OperationTimeout)
         assert result.outcome_unknown
         assert result.id == item.id

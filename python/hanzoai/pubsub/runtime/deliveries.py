@@ -35,7 +35,7 @@ class Deliveries:
         self._inboxes: dict[int, Inbox] = {}
         self.near_limit: Final[set[Inbox]] = set()
         self.give_way = False
-        self._own_ids: dict[str, None] = {}
+        self._own_ids: dict[str | None, None] = {}
         self._largest: int | None = 0
 
     # ------------------------------------------------------------ routing
@@ -54,7 +54,7 @@ class Deliveries:
         self.near_limit.discard(inbox)
         return True
 
-    def remember_own(self, ids: Iterable[str], unsettled: int = 0) -> None:
+    def remember_own(self, ids: Iterable[str | None], unsettled: int = 0) -> None:
         """Skip messages of this client for its own subscriptions, if ``echo`` is off.
 
         Args:

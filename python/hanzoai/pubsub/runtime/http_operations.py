@@ -14,13 +14,12 @@ from hanzoai.pubsub.errors import (
     PermissionDenied,
     PubSubError,
 )
-from hanzoai.pubsub.generated.wire import PublishResult
 from hanzoai.pubsub.http import calls as rest_calls
 from hanzoai.pubsub.runtime.arguments import SEQ_MAX, pattern_list, position_map, unix_ms
-from hanzoai.pubsub.runtime.failures import rejected
+from hanzoai.pubsub.session.ports import Acked
 from hanzoai.pubsub.settings.checks import check_seconds, check_text, check_whole
 from hanzoai.pubsub.topics import validate_topic
-from hanzoai.pubsub.values import Published, occupancy_of
+from hanzoai.pubsub.values import occupancy_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.http.rest import Rest
     from hanzoai.pubsub.runtime.driver import Driver
     from hanzoai.pubsub.runtime.environment import Environment
-    from hanzoai.pubsub.runtime.publishing import Prepared
+    from hanzoai.pubsub.session.requests import Publish
     from hanzoai.pubsub.values import (
         Duration,
         Message,
@@ -93,42 +92,40 @@ class HttpApi:
         if self._made is not None:
             await self._made.close(timeout)
 
-    async def publish(
-        self, items: Sequence[Prepared], seconds: float, *, batch: bool, certain: bool
-    ) -> list[Published | PubSubError] | None:
+    async def publish(self, publish: Publish, seconds: float, *, certain: bool) -> Acked | None:
         """Publish in one request, after the publishes that were called before.
 
         A plain HIP-56 peer does not acknowledge publishes on a socket, but answers a request.
 
         Args:
-            items: The messages.
+            publish: What to publish.
             seconds: Timeout of the wait for earlier publishes, and again of the request.
-            batch: Whether to send several in one request.
             certain: The program requested HTTP; otherwise, first check that the API exists.
 
         Returns:
-            One result per message; None if there is no HTTP API and nothing was published.
+            The results; None if there is no HTTP API and nothing was published.
+
+        Raises:
+            PubSubError: The request failed, or was not sent in time.
         """
-        self._driver.check_open()
-        publications = [item.publication for item in items]
+        messages, first = publish.messages, publish.messages[0]
         try:
             async with asyncio.timeout(seconds):
                 await self._order.acquire()
         except TimeoutError:
-            return [OperationTimeout(topic=item.publication.topic, id=item.id) for item in items]
+            topic, id = (None, None) if publish.batch else (first.topic, first.id)
+            raise OperationTimeout(topic=topic, id=id) from None
         try:
-            if not certain and not await self._is_there(publications[0].topic, seconds):
+            if not certain and not await self._is_there(first.topic, seconds):
                 return None
-            self._driver.deliveries.remember_own(item.id for item in items)
-            if batch:
-                results = await self.rest.publish_many(publications, timeout=seconds)
+            self._driver.deliveries.remember_own(one.id for one in messages)
+            if publish.batch:
+                results = await self.rest.publish_many(messages, timeout=seconds)
             else:
-                results = [await self.rest.publish(publications[0], timeout=seconds)]
-        except PubSubError as error:
-            return [error] if len(items) == 1 else [failure(error, item) for item in items]
+                results = [await self.rest.publish(first, timeout=seconds)]
         finally:
             self._order.release()
-        return [published(result, item) for result, item in zip(results, items, strict=True)]
+        return Acked(tuple(results))
 
     async def _is_there(self, topic: str, seconds: float) -> bool:
         """Check once, with a read-only request that every HIP-56 server supports."""
@@ -255,19 +252,3 @@ class HttpApi:
         for messages in reversed(pages):
             for message in messages:
                 yield message
-
-
-def published(result: PublishResult, item: Prepared) -> Published | PubSubError:
-    """The result of one publish for the program."""
-    error = result.error
-    if error is None:
-        return Published(result.id or item.id, result.timestamp, result.seq, bool(result.duplicate))
-    return rejected(error, item.publication.topic, item.id)
-
-
-def failure(error: PubSubError, item: Prepared) -> PubSubError:
-    """The error of a whole batch, as the error of one of its messages."""
-    failed = published(PublishResult(error=rest_calls.error_info(error)), item)
-    assert isinstance(failed, PubSubError)
-    failed.__cause__ = error.__cause__
-    return failed

@@ -10,9 +10,8 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, cast, get_args
 
 from hanzoai.pubsub.errors import InvalidPayload, OperationTimeout, PubSubError
-from hanzoai.pubsub.http.calls import batches
+from hanzoai.pubsub.http.calls import batches, error_info
 from hanzoai.pubsub.runtime.failures import rejected
-from hanzoai.pubsub.runtime.http_operations import failure, published
 from hanzoai.pubsub.runtime.publishing import (
     PRESENCE_UPDATE,
     Prepared,
@@ -28,9 +27,9 @@ from hanzoai.pubsub.values import Published, Via
 from hanzoai.pubsub.wire.payloads import check_data
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Sequence
 
-    from hanzoai.pubsub.generated.wire import Publication
+    from hanzoai.pubsub.generated.wire import PublishResult
     from hanzoai.pubsub.runtime.driver import Driver
     from hanzoai.pubsub.runtime.http_operations import HttpApi
     from hanzoai.pubsub.session.ports import Outcome
@@ -93,22 +92,16 @@ class Publisher:
         if via != "auto":
             check_choice("via", via, get_args(Via))
         driver = self._driver
-        peer = driver.peer
         one = prepare(topic, message, driver.max_payload, ttl=ttl, id=id)
         if one.publication.type == PRESENCE_UPDATE and via != "rest":
             await self.update_presence(topic, one.publication.data, timeout=timeout)
             return Published(one.id)
         seconds = self._options.operation_timeout if timeout is None else driver.timeout_of(timeout)
-        if via == "rest" or (via == "auto" and peer is not None and not peer.acks):
-            certain = via == "rest"
-            results = await self._http.publish([one], seconds, batch=False, certain=certain)
-            if results is not None:
-                return _single(results)
         deadline = self._clock.now() + seconds
-        ref, settled = self._begin([one], key, deadline, batch=False, background=background)
-        # Awaited here, not in a shared function, because it runs for every publish.
+        ref, messages = driver.number(), (one.publication,)
+        publish = Publish(ref, messages, one.size, self._policy, key, False, background)
         try:
-            outcome = await settled
+            outcome = await self._submit(publish, seconds, via)
         except asyncio.CancelledError:
             driver.give_up(ref)
             raise
@@ -117,85 +110,68 @@ class Publisher:
             return Published(
                 answer.id or one.id, answer.timestamp, answer.seq, bool(answer.duplicate)
             )
-        return _single(self._results_of(outcome, [one], seconds, deadline))
+        (result,) = self._results_of(outcome, [one], seconds, deadline)
+        if isinstance(result, PubSubError):
+            raise result
+        return result
 
     async def publish_many(
         self, items: Sequence[Prepared], *, timeout: Duration | None, via: Via
     ) -> list[Published | PubSubError]:
         """Publish several; see ``PubSubClient.publish_many``."""
         check_choice("via", via, get_args(Via))
-        deadline = self._clock.now() + self._driver.timeout_of(timeout)
+        driver = self._driver
+        deadline = self._clock.now() + driver.timeout_of(timeout)
+        driver.check_open()
         results: list[Published | PubSubError] = []
-        peer = self._driver.peer
-        most = self._driver.limits.max_batch or 1_000
+        peer = driver.peer
+        most = driver.limits.max_batch or 1_000
         if peer is not None and peer.burst:
             # Room is granted for a whole frame.
             most = min(most, peer.burst)
         sizes = [item.size for item in items]
         for chunk in batches(items, sizes, most, _BATCH_BYTES):
             left = max(0.0, deadline - self._clock.now())
+            ref, messages = driver.number(), tuple(item.publication for item in chunk)
+            size = sum(item.size for item in chunk)
+            publish = Publish(ref, messages, size, self._policy, batch=True)
             try:
-                results += await self._submit(chunk, left, via)
+                outcome = await self._submit(publish, left, via)
+                results += self._results_of(outcome, chunk, left, deadline)
+            except asyncio.CancelledError:
+                driver.give_up(ref)
+                raise
             except PubSubError as error:
-                if not results:
-                    raise
-                # Keep the results of earlier messages if this chunk fails.
-                results += [failure(error, item) for item in chunk]
+                results += [_failure(error, item) for item in chunk]
         return results
 
-    async def _submit(
-        self, items: Sequence[Prepared], seconds: float, via: Via
-    ) -> list[Published | PubSubError]:
-        peer = self._driver.peer
-        if via == "rest" or (via == "auto" and peer is not None and not peer.acks):
-            certain = via == "rest"
-            results = await self._http.publish(items, seconds, batch=True, certain=certain)
-            if results is not None:
-                return results
-        deadline = self._clock.now() + seconds
-        ref, settled = self._begin(items, None, deadline, batch=True, background=False)
-        try:
-            outcome = await settled
-        except asyncio.CancelledError:
-            self._driver.give_up(ref)
-            raise
-        return self._results_of(outcome, items, seconds, deadline)
-
-    def _begin(
-        self,
-        items: Sequence[Prepared],
-        key: str | None,
-        deadline: float,
-        *,
-        batch: bool,
-        background: bool,
-    ) -> tuple[int, asyncio.Future[Outcome]]:
-        """Publish over the connection; returns the publish's number and a future of its outcome."""
+    def _submit(self, publish: Publish, seconds: float, via: Via) -> Awaitable[Outcome]:
+        """Publish over HTTP or the connection; not a coroutine, for the speed of every publish."""
         driver = self._driver
         if driver.is_finished:
             driver.check_open()
+        peer = driver.peer
+        if via == "rest" or (via == "auto" and peer is not None and not peer.acks):
+            return self._request(publish, seconds, via)
         if driver.state == "initialized":
             driver.connect()
-        size = 0
-        publications: list[Publication] = []
-        for item in items:
-            size += item.size
-            publications.append(item.publication)
         if not self._options.echo:
-            unsettled = len(driver.session.publishes)
-            driver.deliveries.remember_own((item.id for item in items), unsettled)
-        ref = driver.number()
-        settled = driver.publish(
-            Publish(ref, tuple(publications), size, self._policy, key, batch, background), deadline
-        )
-        return ref, settled
+            ids = (one.id for one in publish.messages)
+            driver.deliveries.remember_own(ids, len(driver.session.publishes))
+        return driver.publish(publish, self._clock.now() + seconds)
+
+    async def _request(self, publish: Publish, seconds: float, via: Via) -> Outcome:
+        """Publish over HTTP, or over the connection if there is no HTTP API."""
+        acked = await self._http.publish(publish, seconds, certain=via == "rest")
+        return acked or await self._submit(publish, seconds, "socket")
 
     def _results_of(
         self, outcome: Outcome, items: Sequence[Prepared], seconds: float, deadline: float
     ) -> list[Published | PubSubError]:
         if isinstance(outcome, Acked):
             return [
-                published(result, item) for result, item in zip(outcome.results, items, strict=True)
+                _published(result, item)
+                for result, item in zip(outcome.results, items, strict=True)
             ]
         late = self._clock.now() >= deadline
         return [self._failure(outcome, item, seconds, late=late) for item in items]
@@ -279,8 +255,16 @@ class Publisher:
         return text
 
 
-def _single(results: list[Published | PubSubError]) -> Published:
-    (result,) = results
-    if isinstance(result, PubSubError):
-        raise result
-    return result
+def _published(result: PublishResult, item: Prepared) -> Published | PubSubError:
+    """The result of one publish for the program."""
+    error = result.error
+    if error is None:
+        return Published(result.id or item.id, result.timestamp, result.seq, bool(result.duplicate))
+    return rejected(error, item.publication.topic, item.id)
+
+
+def _failure(error: PubSubError, item: Prepared) -> PubSubError:
+    """The error of a whole batch, as the error of one of its messages."""
+    failed = rejected(error_info(error), item.publication.topic, item.id)
+    failed.__cause__ = error.__cause__
+    return failed
