@@ -791,6 +791,98 @@ async def test_a_stream_that_is_cancelled_before_it_is_open_ends_when_it_opens(
     assert (final.status, final.reason, final.by, final.text) == ("aborted", "enough", "u1", "")
 
 
+async def test_the_cancel_of_a_user_whom_allow_rejects_returns_at_once(
+    pubsub_memory: MemoryServer,
+) -> None:
+    ps = pubsub_memory.client()
+    async with stream_writer(ps, TOPIC, allow=lambda by: by == "alice") as writer:
+        cancelling = asyncio.ensure_future(writer.cancel("enough", by="mallory"))
+        await clock_of(pubsub_memory).settle()
+        assert cancelling.done()
+        await writer.write("ok")
+    assert (await within(pubsub_memory, stream_reader(ps, TOPIC).final())).text == "ok"
+
+
+async def test_a_cancel_stays_inside_the_block_although_the_abort_cannot_be_published(
+    pubsub_memory: MemoryServer,
+) -> None:
+    writer = stream_writer(pubsub_memory.client(), TOPIC)
+
+    async def write() -> str:
+        async with writer:
+            while True:
+                await writer.write("x")
+                await pubsub_memory.clock.sleep(0.05)
+        return "after"
+
+    writing = asyncio.ensure_future(write())
+    await clock_of(pubsub_memory).advance(1)
+    with pubsub_memory.refusing():
+        pubsub_memory.cut()
+        cancelling = asyncio.ensure_future(writer.cancel("enough"))
+        await clock_of(pubsub_memory).advance(120)
+    await cancelling
+    assert await writing == "after"
+    assert writer.cancelled
+
+
+async def test_a_block_that_handles_a_refused_piece_waits_until_the_abort_is_published(
+    pubsub_memory: MemoryServer,
+) -> None:
+    reader = stream_reader(pubsub_memory.client(), TOPIC).open()
+
+    async def write() -> None:
+        async with pubsub_memory.client() as ps, stream_writer(ps, TOPIC) as writer:
+            await writer.write("ok")
+            with contextlib.suppress(InvalidPayload):
+                await writer.write(cast("Any", None))
+
+    with pytest.raises(InvalidPayload):
+        await within(pubsub_memory, write())
+    final = await within(pubsub_memory, reader.final())
+    assert (final.reason, final.text) == ("invalid_payload", "ok")
+
+
+async def test_a_plain_generator_is_closed_after_its_current_item_when_a_reader_cancels(
+    pubsub_memory: MemoryServer,
+) -> None:
+    ps = pubsub_memory.client()
+    waiting, go, closed = threading.Event(), threading.Event(), threading.Event()
+
+    def endless() -> Generator[str]:
+        try:
+            yield "one"
+            waiting.set()
+            go.wait(60)
+            yield "two"
+        finally:
+            closed.set()
+
+    source = endless()  # this reference keeps it from the garbage collector
+    async with stream_writer(ps, TOPIC) as writer:
+        piping = asyncio.ensure_future(writer.pipe(source))
+        await asyncio.to_thread(waiting.wait, 60)
+        await within(pubsub_memory, writer.cancel("enough"))
+        with pytest.raises(StreamCancelled):
+            await within(pubsub_memory, piping)
+        assert not closed.is_set()
+        go.set()
+        assert await asyncio.to_thread(closed.wait, 60)
+
+
+async def test_a_part_that_the_program_changes_is_published_as_it_was_written(
+    pubsub_memory: MemoryServer,
+) -> None:
+    ps = pubsub_memory.client()
+    call = {"type": "tool-call", "id": "c1", "name": "weather", "text": ""}
+    async with stream_writer(ps, TOPIC) as writer:
+        await writer.write(call)
+        call["text"] += "{}"
+        await writer.write({"text": "{}"})
+    final = await within(pubsub_memory, stream_reader(ps, TOPIC).final())
+    assert final.parts == [call]
+
+
 async def test_a_program_that_is_interrupted_aborts_the_stream(pubsub_memory: MemoryServer) -> None:
     ps = pubsub_memory.client()
     reader = stream_reader(ps, TOPIC).open()
@@ -1278,6 +1370,28 @@ def test_the_blocking_client_learns_of_a_cancel(pubsub_server: ThreadedServer) -
             while True:
                 writer.write("y")
         assert reader.final().reason == "enough"
+
+
+def test_the_blocking_client_closes_a_generator_when_a_reader_cancels(
+    pubsub_server: ThreadedServer,
+) -> None:
+    closed: list[bool] = []
+
+    def endless() -> Generator[str]:
+        try:
+            yield "one"
+            writer.cancel("enough")
+            yield "two"
+        finally:
+            closed.append(True)
+
+    source = endless()  # this reference keeps it from the garbage collector
+    with (
+        PubSub(token=pubsub_server.admin_token(), **pubsub_server.options) as ps,
+        stream_writer(ps, TOPIC) as writer,
+    ):
+        writer.pipe(source)
+    assert closed == [True]
 
 
 def test_the_client_decides_what_a_stream_is_made_of_and_options_are_the_same(

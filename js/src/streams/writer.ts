@@ -239,7 +239,8 @@ export class StreamWriter implements AsyncDisposable {
   /** End the stream as a reader's `cancel` does, for example from a route of your own. */
   async cancel(reason = 'cancelled', by = ''): Promise<void> {
     this._perform([{ kind: 'cancelled', reason, by }]);
-    await this._drain();
+    // `allow` may reject the user.
+    if (this._error) await this._drain();
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -372,7 +373,8 @@ export class StreamWriter implements AsyncDisposable {
     const message =
       code === 'conflict' ? `Another writer has taken over the stream ${this.id}.` : undefined;
     const isReported = this._cause instanceof PubSubError && !message;
-    this._error = isReported
+    // The first error ended the stream.
+    this._error ??= isReported
       ? (this._cause as PubSubError)
       : fromCode(code, message, { topic: this._topic, cause: this._cause });
   }

@@ -149,6 +149,8 @@ export class Writing {
     let size: number;
     if (text === undefined) {
       if (this._held) return this._refuse('invalid_payload', at);
+      // The program may change its object before it is published.
+      piece = { ...(piece as Part) };
       size = sizeOf(piece);
       if (Number.isNaN(size)) return this._refuse('invalid_payload', at);
     } else {

@@ -182,6 +182,44 @@ test('a reader that cannot begin leaves the topic, and says why', async () => {
   await server.stop();
 });
 
+test('a program ends its stream as a reader does, unless `allow` rejects the user', async () => {
+  const server = await started();
+  const writer = await writeStream(server.client(), TOPIC, { allow: (by) => by === 'alice' });
+  await within(server, writer.cancel('enough', 'mallory'));
+  await writer.write('ok');
+  await within(server, writer.cancel('enough', 'alice'));
+  await assert.rejects(writer.write('more'), { code: 'cancelled' });
+  const end = await within(server, readStream(server.client(), TOPIC).final());
+  assert.ok(end.kind === 'aborted');
+  assert.deepEqual([end.text, end.reason, end.by], ['ok', 'enough', 'alice']);
+  await server.stop();
+});
+
+test('a cancel stays the error of the writer although the abort cannot be published', async () => {
+  const server = await started();
+  const writer = await writeStream(server.client(), TOPIC);
+  await server.clock.advance(100);
+  const unreachable = server.refusing();
+  server.cut();
+  await within(server, writer.cancel('enough'), 200_000);
+  unreachable.end();
+  await assert.rejects(writer.write('more'), { code: 'cancelled' });
+  await server.stop();
+});
+
+test('a part that the program changes is published as it was written', async () => {
+  const server = await started();
+  const call = { type: 'tool-call', id: 'c1', name: 'weather', text: '' };
+  const writer = await writeStream(server.client(), TOPIC);
+  await writer.write(call);
+  call.text += '{}';
+  await writer.write({ text: '{}' });
+  await within(server, writer.complete());
+  const { parts } = await within(server, readStream(server.client(), TOPIC).final());
+  assert.deepEqual(parts, [call]);
+  await server.stop();
+});
+
 test('leaving never cancels', async () => {
   const server = await started();
   const writer = await writeStream(server.client(), TOPIC);

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from hanzoai.pubsub.errors import ClosedError, UsageError
 from hanzoai.pubsub.runtime.blocking_parts import iterate
 from hanzoai.pubsub.runtime.ownership import ForkedError
-from hanzoai.pubsub.streams.sources import check_source
+from hanzoai.pubsub.streams.sources import check_source, close_source
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator, Mapping
@@ -77,12 +77,15 @@ class BlockingStreamWriter:
             Exception: What the iterator raises; the stream is aborted with the reason ``error``.
         """
         check_source("source", source, blocking=True)
+        pieces = iter(source)
         try:
-            for piece in source:
+            for piece in pieces:
                 self.write(piece)
         except Exception:
             self.abort("error")
             raise
+        finally:
+            close_source(pieces)
         stated = getattr(source, "finish_reason", None)
         self.complete(stated or finish_reason, usage=getattr(source, "usage", None))
 

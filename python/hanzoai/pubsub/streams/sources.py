@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import AsyncIterable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterable, Generator, Iterable, Iterator, Mapping
 from typing import Final
 
 from pydantic import BaseModel
@@ -56,6 +56,12 @@ def check_source(
     raise InvalidOption(f"`{name}` is {given}, not {wanted}.", remedy=remedy, field=name)
 
 
+def close_source(source: Iterator[object]) -> None:
+    """Close an iterator that the program has left, if it is a generator."""
+    if isinstance(source, Generator):
+        source.close()
+
+
 def _is_iterable(source: object) -> bool:
     return isinstance(source, Iterable)
 
@@ -89,4 +95,4 @@ def invalid_piece(piece: object, topic: str) -> InvalidPayload:
     return InvalidPayload(problem, topic=topic, remedy=remedy, field="piece")
 
 
-__all__ = ["check_source", "invalid_piece"]
+__all__ = ["check_source", "close_source", "invalid_piece"]

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import secrets
+import threading
 import weakref
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator
@@ -27,7 +28,7 @@ from hanzoai.pubsub.settings.checks import check_function, check_whole
 from hanzoai.pubsub.streams.messages import answered, incoming, sender_of
 from hanzoai.pubsub.streams.parts import Part, Piece, text_of
 from hanzoai.pubsub.streams.reading import Reading
-from hanzoai.pubsub.streams.sources import check_source, invalid_piece
+from hanzoai.pubsub.streams.sources import check_source, close_source, invalid_piece
 from hanzoai.pubsub.streams.writing import (
     LARGEST,
     WINDOW,
@@ -41,7 +42,7 @@ from hanzoai.pubsub.topics import validate_topic
 from hanzoai.pubsub.wire.ids import message_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable, Mapping
+    from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
     from types import TracebackType
 
     from hanzoai.pubsub.client import PubSubClient
@@ -341,9 +342,10 @@ class StreamWriter:
         cancelled: WriterEffect = {"kind": "cancelled", "reason": reason, "by": by}
         if self._core is None:
             self._asked.append(cancelled)
-        elif not self._finished and self._error is None:
+        else:
             self._perform([cancelled])
-            await self._drain()
+            if self._error is not None:  # `allow` may reject the user
+                await self._drain()
 
     async def __aenter__(self) -> Self:
         return await self.open()
@@ -410,6 +412,8 @@ class StreamWriter:
         return reading.next, reading.parts, messages
 
     async def _finish(self, kind: EndKind, fields: Mapping[str, Any]) -> None:
+        if self._error is not None:
+            await self._drain()
         core = self._writable()
         self._finished = True
         self._perform(core.finish(kind, fields, self._now()))
@@ -558,6 +562,8 @@ class StreamWriter:
             self._error = invalid_piece(piece, self._topic)
 
     def _fail(self, code: str) -> None:
+        if self._error is not None:
+            return  # the first error ended the stream
         if code == "conflict":
             self._error = Conflict(
                 f"Another writer has taken over the stream {self._id}.",
@@ -608,10 +614,23 @@ def _ignore(gap: Gap) -> None:
     """A program cannot act on a gap in the requests of readers: they ask again."""
 
 
-async def _threaded(source: Any) -> AsyncIterator[Any]:
-    """Read a blocking iterator in a thread."""
-    while (piece := await asyncio.to_thread(next, source, _END)) is not _END:
-        yield piece
+async def _threaded(source: Iterator[Any]) -> AsyncIterator[Any]:
+    """Read a blocking iterator in a thread; close a generator after its current item."""
+    turn = threading.Lock()
+
+    def read() -> Any:
+        with turn:
+            return next(source, _END)
+
+    def close() -> None:
+        with turn:
+            close_source(source)
+
+    try:
+        while (piece := await asyncio.to_thread(read)) is not _END:
+            yield piece
+    finally:
+        asyncio.get_running_loop().run_in_executor(None, close)
 
 
 __all__ = ["StreamCancelled", "StreamWriter"]
