@@ -11,6 +11,7 @@ import logging
 import threading
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, assert_type, cast
 
 import pytest
@@ -55,7 +56,6 @@ from hanzoai.pubsub.testing import MemoryServer, VirtualClock
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator
-    from pathlib import Path
 
     from hanzoai.pubsub.testing.threaded import ThreadedServer
 
@@ -1153,6 +1153,22 @@ async def test_parts_come_in_order_with_the_text(pubsub_memory: MemoryServer) ->
     assert values[-1] == json.loads(arguments)
     assert {"city": "Kö"} in values
     assert {"city": "Köln", "days": [1]} in values
+
+
+PARTIAL = json.loads(
+    (Path(__file__).parents[2] / "spec" / "partial_json.json").read_text(encoding="utf-8")
+)
+
+
+@pytest.mark.parametrize("case", PARTIAL, ids=lambda case: case["text"])
+def test_partial_json_returns_the_best_value_of_json_that_is_still_being_written(
+    case: dict[str, Any],
+) -> None:
+    assert partial_json(case["text"]) == case.get("value")
+
+
+def test_partial_json_of_a_value_that_is_nested_too_deeply_is_none() -> None:
+    assert partial_json("[" * 20_000) is None
 
 
 async def test_a_slow_program_gets_deltas_joined(pubsub_memory: MemoryServer) -> None:

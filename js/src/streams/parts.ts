@@ -93,19 +93,20 @@ export const isString = (value: unknown): value is string => typeof value === 's
 export function partialJson(text: string): unknown {
   let closers = '';
   let inString = false;
-  const safe: string[] = [];
-  const escaped = text.replace(/\\(?:u[\da-f]{4}|[^u])/gi, (found) => '_'.repeat(found.length));
-  for (const [at, char] of [...escaped.split('')].entries()) {
-    if (char === '"') inString = !inString;
-    if (inString) continue;
-    if (char === '{') closers = `}${closers}`;
-    else if (char === '[') closers = `]${closers}`;
-    else if (/[}\]]/.test(char)) closers = closers.slice(1);
-    else if (char !== ',') continue;
-    if (char !== '}' && char !== ']') safe.unshift(text.slice(0, at + +(char !== ',')) + closers);
+  // The last two possible ends of the text.
+  let safe: string[] = [];
+  const masked = text.replace(/\\(?:u[\da-f]{4}|[^u])/gi, (found) => '_'.repeat(found.length));
+  for (const { 0: mark, index } of masked.matchAll(/["{}[\],]/g)) {
+    if (mark === '"') inString = !inString;
+    else if (inString) continue;
+    else if (/[}\]]/.test(mark)) closers = closers.slice(1);
+    else {
+      if (mark !== ',') closers = (mark === '{' ? '}' : ']') + closers;
+      safe = [text.slice(0, index + +(mark !== ',')) + closers, ...safe.slice(0, 1)];
+    }
   }
-  const cut = inString ? `${text.slice(0, escaped.replace(/\\[^"]*$/, '').length)}"` : text;
-  for (const one of [cut + closers, ...safe.slice(0, 2)]) {
+  const cut = inString ? `${text.slice(0, masked.replace(/\\[^"]*$/, '').length)}"` : text;
+  for (const one of [cut + closers, ...safe]) {
     try {
       return JSON.parse(one);
     } catch {}

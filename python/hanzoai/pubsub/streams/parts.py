@@ -76,6 +76,9 @@ Piece: TypeAlias = (
 """What a writer accepts: text, a new part, or ``{"text": ...}`` to continue the last part."""
 
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
+_ESCAPE: Final = re.compile(r"\\(?:u[0-9a-fA-F]{4}|[^u])", re.DOTALL)
+_CUT_ESCAPE: Final = re.compile(r"\\[^\"]*$")
+_MARK: Final = re.compile(r'["{}\[\],]')
 
 
 def is_object(value: object) -> TypeGuard[dict[str, Any]]:
@@ -169,37 +172,35 @@ def partial_json(text: str) -> Any:
 
     An open string ends with the text. An incomplete number, word or key is left out.
     """
-    closers: list[str] = []
-    in_string = escaped = False
-    safe: list[tuple[int, str]] = []  # possible ends of the text, and the closing characters
-    for at, char in enumerate(text):
-        if in_string:
-            if escaped:
-                escaped = False
-            elif char == "\\":
-                escaped = True
-            elif char == '"':
-                in_string = False
-        elif char == '"':
-            in_string = True
-        elif char in "{[":
-            closers.append("}" if char == "{" else "]")
-            safe.append((at + 1, "".join(reversed(closers))))
-        elif char in "}]" and closers:
-            closers.pop()
-        elif char == ",":
-            safe.append((at, "".join(reversed(closers))))
-    end = "".join(reversed(closers))
-    open_string = text.rstrip("\\") if escaped else text
-    cut = re.sub(r"\\u[0-9a-fA-F]{0,3}$", "", open_string)
-    tries = [cut + '"' + end] if in_string else [text + end]
-    tries += [text[:at] + close for at, close in reversed(safe[-2:])]
-    for one in tries:
+    closers = ""
+    in_string = False
+    safe: list[tuple[int, str]] = []  # the last two possible ends of the text, and their closers
+    masked = _ESCAPE.sub(lambda escape: "_" * len(escape[0]), text)
+    for found in _MARK.finditer(masked):
+        mark, at = found[0], found.start()
+        if mark == '"':
+            in_string = not in_string
+        elif in_string:
+            continue
+        elif mark in "}]":
+            closers = closers[1:]
+        else:
+            if mark != ",":
+                closers = ("}" if mark == "{" else "]") + closers
+                at += 1
+            safe = [(at, closers), *safe[:1]]
+    cut = text[: len(_CUT_ESCAPE.sub("", masked))] + '"' if in_string else text
+    for one in [cut + closers, *(text[:at] + ends for at, ends in safe)]:
         try:
-            return json.loads(one)
-        except ValueError:
+            return json.loads(one, parse_constant=_reject)
+        except (ValueError, RecursionError):
             continue
     return None
+
+
+def _reject(constant: str) -> Any:
+    """Python reads constants that JSON does not have, such as NaN."""
+    raise ValueError(constant)
 
 
 __all__ = [
