@@ -24,6 +24,14 @@ MESSAGE: Final = re.compile(rb">3\r\n\$8\r\nsmessage\r\n\$\d+\r\n[^\r]*\r\n\$\d+
 """A message of a channel, as the store sends it."""
 
 
+class _Connection:
+    """What a client has done on its connection."""
+
+    def __init__(self) -> None:
+        self.listens = False
+        self.unanswered = False
+
+
 class Front:
     """Forwards bytes.
 
@@ -31,9 +39,10 @@ class Front:
         store: The first store to forward to.
 
     Attributes:
-        swallows: The data that is silently discarded: nothing, all bytes, what the store sends, or
-            the messages of channels. A connection that has lost some of what the store sends gets
-            no more of it.
+        swallows: The data that is silently discarded: nothing, all bytes, or the messages of
+            channels.
+        unanswered: Discard what the store sends on each connection whose client has sent these
+            bytes; `None` for no connection.
     """
 
     def __init__(self, store: Store) -> None:
@@ -41,9 +50,11 @@ class Front:
         self.folder = store.folder
         self.port = free_port()
         self.url = f"redis://127.0.0.1:{self.port}"
-        self._late: asyncio.Event | None = None
-        self._held: frozenset[asyncio.StreamWriter] = frozenset()
-        self.swallows: Literal["nothing", "all", "answers", "channels"] = "nothing"
+        self._late = asyncio.Event()
+        self._to_hold: bytes | None = None
+        self._held: asyncio.StreamWriter | None = None
+        self.swallows: Literal["nothing", "all", "channels"] = "nothing"
+        self.unanswered: bytes | None = None
         self._open: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -53,9 +64,12 @@ class Front:
         for writer in self._open:
             writer.transport.abort()
 
-    def hold(self) -> asyncio.Event:
-        """Hold what open connections send until the event is set; new ones are not held."""
-        self._held, self._late = frozenset(self._open), asyncio.Event()
+    def hold(self, word: bytes) -> asyncio.Event:
+        """Hold the next request that contains these bytes until the event is set.
+
+        This also holds later requests on its connection, but not a repetition on another one.
+        """
+        self._to_hold, self._held, self._late = word, None, asyncio.Event()
         return self._late
 
     def reset(self) -> None:
@@ -81,40 +95,39 @@ class Front:
         with contextlib.suppress(OSError):
             there, onwards = await asyncio.open_connection("127.0.0.1", self.store.port)
             self._open |= {writer, onwards}
-            listens = asyncio.Event()
+            connection = _Connection()
             await asyncio.gather(
-                self._pass(reader, onwards, listens), self._pass(there, writer, None, listens)
+                self._pass_requests(reader, onwards, connection),
+                self._pass_answers(there, writer, connection),
             )
             self._open -= {writer, onwards}
         writer.close()
 
-    async def _pass(
-        self,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-        says: asyncio.Event | None,
-        listens: asyncio.Event | None = None,
+    async def _pass_requests(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, connection: _Connection
     ) -> None:
-        """Forward the bytes of one direction.
-
-        Args:
-            reader: The source.
-            writer: The destination.
-            says: Set when the client subscribes to a channel.
-            listens: Whether the client has subscribed to a channel.
-        """
-        drops_messages = drops_answers = False
         with contextlib.suppress(OSError):
             while data := await reader.read(65_536):
-                if self._late is not None and says is not None and writer in self._held:
+                if self._to_hold is not None and self._to_hold in data:
+                    self._to_hold, self._held = None, writer
+                if self._held is writer:
                     await self._late.wait()
-                if says is not None and b"SSUBSCRIBE" in data:
-                    says.set()
-                drops_answers = drops_answers or (self.swallows == "answers" and says is None)
-                if drops_answers or self.swallows == "all":
+                connection.listens |= b"SSUBSCRIBE" in data
+                connection.unanswered |= self.unanswered is not None and self.unanswered in data
+                if self.swallows != "all":
+                    writer.write(data)
+                    await writer.drain()
+        writer.close()
+
+    async def _pass_answers(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, connection: _Connection
+    ) -> None:
+        drops_messages = False
+        with contextlib.suppress(OSError):
+            while data := await reader.read(65_536):
+                if connection.unanswered or self.swallows == "all":
                     continue
-                if self.swallows == "channels" and listens is not None and listens.is_set():
-                    drops_messages = True
+                drops_messages |= self.swallows == "channels" and connection.listens
                 if drops_messages:
                     data = MESSAGE.sub(b"", data)
                 writer.write(data)

@@ -362,7 +362,7 @@ async def test_a_call_that_arrives_after_its_repetition_publishes_nothing(
     async with asyncio.timeout(BOUND), front(store) as way, sender(way) as send:
         # The first one connects, loads the script, and starts the numbering.
         positions = [(await send(None)).seq for _ in range(2)]
-        late = way.hold()
+        late = way.hold(b"demo.x")
         positions.append((await send(None)).seq)
         processed = await calls(store)
         late.set()

@@ -76,7 +76,7 @@ async def test_a_late_copy_of_a_count_does_not_replace_a_newer_one(
     ):
         async with peer(node, node.token("ann")):
             # The store receives the first copy of the second count last.
-            late = way.hold()
+            late = way.hold(b"user user ann\r\n$1\r\n2\r\n")
             async with peer(node, node.token("ann")):
                 await until(lambda: counted(store, "user user ann"), [2])
         await until(lambda: counted(store, "user user ann"), [])

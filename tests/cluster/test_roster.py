@@ -288,7 +288,7 @@ async def test_a_member_that_has_left_does_not_return_by_a_late_copy_of_its_join
     async with behind_a_network(store, monkeypatch) as (way, a, b, monitor):
         await a.enter("cl_1", "stays")
         # The store receives the first copy of the join last.
-        late = way.hold()
+        late = way.hold(b"leaves")
         await a.enter("cl_2", "leaves")
         a.roster.leave(TOPIC, "cl_2")
         await until(lambda: a.own[-1], ("leave", "cl_2"))
@@ -307,7 +307,7 @@ async def test_a_late_join_of_a_client_that_has_left_does_not_take_it_from_anoth
 ) -> None:
     async with behind_a_network(store, monkeypatch) as (way, a, b, monitor):
         await a.enter("cl_1", "stays")
-        late = way.hold()
+        late = way.hold(b"moves")
         joining = a.roster.join(TOPIC, "cl_2", shown("moves"))
         # The call is on its way when the client is disconnected and joins at the other node.
         await until(lambda: a.roster.waiting, 0)
@@ -337,7 +337,7 @@ async def test_a_late_join_does_not_take_a_client_from_its_newer_connection(
     async with behind_a_network(store, monkeypatch) as (way, a, b, _):
         monkeypatch.setattr(wire, "ANSWER_WITHIN", BOUND)
         await a.enter("cl_1", "opens a connection")
-        late = way.hold()
+        late = way.hold(b"older")
         joining = a.roster.join(TOPIC, "cl_2", dated(1_000, "older"))
         await until(lambda: a.roster.waiting, 0)
         await b.roster.join(TOPIC, "cl_2", dated(2_000, "newer"))
@@ -372,10 +372,10 @@ async def test_a_change_whose_answer_is_lost_is_reported_once(
             ("leave", lambda: a.roster.leave(TOPIC, "cl_1")),
         ]
         for number, (name, change) in enumerate(changes, 2):
-            way.swallows = "answers"
+            way.unanswered = b"cl_1"
             change()
             await until(lambda: b.reported[-1], (name, "cl_1"))
-            way.swallows = "nothing"
+            way.unanswered = None
             await until(lambda: len(a.own), number)
         await b.enter("cl_2", "of b")
         expected = [("join", "cl_0"), *((name, "cl_1") for name, _ in changes)]
