@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from pubsub_server.backplanes.redis import backplane as redis_backplane
-from tests.cluster.fleet import BOUND, SHARDS, nodes, peer
-from tests.cluster.test_failed_replays import resumed
+from tests.cluster.fleet import BOUND, SHARDS, nodes, peer, stream
+from tests.cluster.test_failed_replays import replayed, resumed
 from tests.cluster.waiting import until
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pubsub_server.backplanes.redis.backplane import RedisBackplane
     from pubsub_server.testing import RunningServer
     from tests.cluster.store import Store
-    from tests.interop.peer import Socket
+    from tests.interop.peer import Event, Socket
 
 TOPIC = "demo.x"
 
@@ -565,3 +565,42 @@ async def test_a_stream_that_reported_a_loss_skips_late_messages_of_the_lost_log
         assert message.json["seq"] == first
         async with resumed(node, message.id) as stream:
             assert "reset" not in (await stream.event("subscribed")).json
+
+
+@pytest.mark.parametrize("messages", [0, 1])
+async def test_a_loss_that_a_stream_knows_of_is_not_reported_again_after_the_next_message(
+    store: Store, messages: int
+) -> None:
+    async with (
+        asyncio.timeout(BOUND),
+        nodes(store, 1) as (node,),
+        peer(node, node.token("sam")) as sam,
+    ):
+        # The node knows a position of the lost numbering.
+        await sam.subscribe(TOPIC)
+        for number in range(messages):
+            await publish(sam, number)
+        mark = (await _begin(node, None)).id
+        await store.command("FLUSHALL")
+        # The loss is older than the next answer.
+        reader = cast("RedisBackplane", node.hub.core.backplane)._reader
+        sweeps = [await reader.sweep(shard, 0) for shard in range(SHARDS)]
+        lost = max(sweep.unbroken for sweep in sweeps)
+        await until(lambda: _answers_after(node, lost + 10))
+        event = await _begin(node, mark)
+        assert event.json["reset"] == [TOPIC]
+        await publish(sam, 11)
+        event = await _begin(node, event.id)
+        assert replayed(event) == [11]
+        assert not {"reset", "truncated"} & set(event.json)
+
+
+async def _begin(node: RunningServer, mark: str | None, topic: str = TOPIC) -> Event:
+    async with stream(node, node.token("ann"), mark, topics=topic) as events:
+        return await events.event("subscribed")
+
+
+async def _answers_after(node: RunningServer, time: int) -> bool:
+    """Whether the time in the answer to a new stream is later than this, Unix ms."""
+    event = await _begin(node, None, "demo.other")
+    return bool(event.json["timestamp"] > time)

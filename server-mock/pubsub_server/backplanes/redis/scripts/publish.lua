@@ -148,8 +148,13 @@ for at = 2, #ARGV do
     end
     if not last or last < floor or of ~= since then
       -- There is no numbering, or it may have lost positions: start a new one after all of them. The
-      -- log keeps its messages, and records that messages before now may be missing.
-      if last or floor > 0 then lost = now end
+      -- log keeps its messages, and records until when messages may be missing: until `since`, or until
+      -- now if the caller knows a later position, or if a log has no state.
+      if floor >= since * 1000 or last and not found then
+        lost = now
+      elseif last or floor > 0 then
+        lost = math.max(lost, since)
+      end
       local leap = load_extras().LEAP
       start = math.max(now * 1000, floor > 0 and floor + leap or 0, last and last + leap or 0)
       last = start - 1
