@@ -232,6 +232,21 @@ def test_frames_go_both_ways_in_a_loop_that_reads_into_a_buffer_of_its_own() -> 
         runner.run(test_frames_go_both_ways_in_order())
 
 
+def test_an_idle_connection_keeps_nothing_of_its_last_read_in_such_a_loop() -> None:
+    async def send(connection: ServerConnection) -> None:
+        await connection.send(json.dumps({"type": "large", "data": "x" * 32_768}))
+        await connection.wait_closed()
+
+    async def keep() -> None:
+        async with opened(send) as transport:
+            await collect(transport, 1)
+            kept = vars(transport._connection).values()
+            assert not [one for one in kept if isinstance(one, (bytes, memoryview)) and len(one)]
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(keep())
+
+
 async def test_the_first_frames_of_a_long_loop_turn_leave_before_it_ends() -> None:
     got: list[str | bytes] = []
     done = asyncio.Event()

@@ -35,13 +35,13 @@ class BufferedReads(asyncio.Protocol, asyncio.BufferedProtocol):
     only if a protocol derives from `asyncio.Protocol`.
     """
 
-    _buffer: memoryview
+    _buffer: memoryview | bytes
     """What the last read received."""
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Where the next bytes go."""
-        self._buffer = _thread.view
-        return self._buffer
+        buffer = self._buffer = _thread.view
+        return buffer
 
     def buffer_updated(self, nbytes: int) -> None:
         """Bytes have arrived."""

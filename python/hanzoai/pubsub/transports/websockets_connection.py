@@ -174,8 +174,9 @@ class WebsocketsConnection(BufferedReads, ClientConnection):
 
     def data_received(self, data: bytes) -> None:
         """Bytes have arrived in a loop that has its own buffer, such as that of uvloop."""
-        self._buffer = memoryview(data)
+        self._buffer = data
         self.buffer_updated(len(data))
+        self._buffer = b""
 
     def _parse(self, data: bytes) -> None:
         """Pass data to the library's parser: the handshake, and frames outside of the fast path."""
