@@ -181,12 +181,13 @@ export class Publisher implements OutcomePort {
       this.requests = Promise.allSettled([this.requests, request]).then(() => {});
       return request;
     }
+    const { sendPolicy: policy } = client.options;
     const publish: Publish = {
       ref: this.number(),
       messages: items.map(({ publication }) => publication),
       size: items.reduce((sum, { size }) => sum + size, 0),
-      policy: client.options.sendPolicy,
-      key,
+      policy,
+      key: policy === 'latest' ? key : undefined,
       batch,
       background,
     };

@@ -100,7 +100,6 @@ export class Operations {
     } else if (ref) {
       this.outcomes.settle(ref, CLOSED);
     }
-    this._session._endStep();
   }
 
   // ---------------------------------------------------------------- from the session

@@ -34,14 +34,13 @@ export function readPeer(frame: AuthOkFrame, incremental: boolean, at: number): 
   const { limits, expires_at: end, server_time: now = at } = frame;
   const rate = limits?.publish_rate ?? 0;
   const features = new Set(frame.version === undefined ? [] : frame.features);
-  const acks = !incremental || (features.has('ref') && features.has('ack'));
   return {
     ...frame,
     tokenLife: end === undefined ? end : end - now,
     features,
     incremental,
-    acks,
-    resends: acks && features.has('idempotency'),
+    acks: !incremental || (features.has('ref') && features.has('ack')),
+    resends: features.has('idempotency'),
     rate,
     burst: rate - (rate < 2 ? 0 : Math.max(1, Math.floor(rate / 10))),
   };

@@ -213,7 +213,7 @@ export class Publishes {
       if (rate && this._budget < Math.min(count, burst) * 1000) break;
       if (!this.hasRoom(count, size, this._flight)) break;
       // The server grants a batch beyond the budget in part, and then has no budget left.
-      if (rate) this._budget = Math.max(this._budget - count * 1000, (burst - rate) * 1000);
+      this._budget = Math.max(this._budget - count * 1000, (burst - rate) * 1000);
       this._credit = credit;
       this._send(entry);
     }
@@ -239,7 +239,7 @@ export class Publishes {
    */
   private _makeRoom({ ref, messages, size, policy, key }: Publish): number | undefined {
     const { _queue: queue } = this;
-    if (policy === 'latest' && key !== undefined) {
+    if (key !== undefined) {
       const same = queue._find((one) => !one._sent && !one._tried && one._publish.key === key);
       if (same) this._giveUp(same, 'superseded', `Publish ${ref} took its place.`);
       return same?._number;

@@ -29,7 +29,7 @@ export interface Publish {
   readonly size: number;
   /** What to do if the queue is full; default `error`. With `block`, the queue takes it anyway. */
   readonly policy?: SendPolicy | undefined;
-  /** With the policy `latest`: this publish replaces an unsent one of the same key. */
+  /** This publish replaces an unsent one of the same key; only with the policy `latest`. */
   readonly key?: string | undefined;
   /** Send as one frame, with one answer per item. */
   readonly batch?: boolean | undefined;

@@ -36,7 +36,7 @@ export class Session {
   connect(opened?: boolean): void {
     if (opened) this.lifecycle._choice._hasOpened = true;
     this._called();
-    this._fire(table.onConnect);
+    table.onConnect(this.lifecycle, {});
   }
 
   /** The subscriptions and publishes; undefined before they are added. */
@@ -46,19 +46,20 @@ export class Session {
 
   /** End the session after all publishes are settled; `wait`: their milliseconds, if given. */
   close(wait?: number): void {
-    this._fire(table.onClose, { wait });
+    table.onClose(this.lifecycle, { wait });
   }
 
   /** End the session now; unsettled publishes become unknown or refused. */
   abort(): void {
-    this._fire(table.onAbort);
+    table.onAbort(this.lifecycle, {});
   }
 
   // ---------------------------------------------------------------- from outside
 
   /** The token callback returned; `expiresIn` in milliseconds, if given. */
   token(call: number, token: string, expiresIn?: number): void {
-    if (this.lifecycle._credentials._endCall(call)) this._fire(table.onToken, { token, expiresIn });
+    if (this.lifecycle._credentials._endCall(call))
+      table.onToken(this.lifecycle, { token, expiresIn });
   }
 
   /** The token callback failed; `refused`: another call would not help. */
@@ -67,41 +68,41 @@ export class Session {
     const { _credentials: credentials } = this.lifecycle;
     if (!credentials._endCall(call)) return;
     credentials._failed += 1;
-    this._fire(table.onTokenFailed, { code, message, refused });
+    table.onTokenFailed(this.lifecycle, { code, message, refused });
   }
 
   /** The transport is open; without `incremental`, one request carries all subscriptions. */
   opened(incremental: boolean): void {
     this.lifecycle._hasPings = incremental;
-    this._fire(table.onOpened);
+    table.onOpened(this.lifecycle, {});
   }
 
   /** The transport is closed, or could not be opened. */
   dropped(code: number | undefined, message: string, retry_after_ms?: number): void {
     this.lifecycle.linked = false;
-    this._fire(table.onDropped, { code, message, retry_after_ms });
+    table.onDropped(this.lifecycle, { code, message, retry_after_ms });
   }
 
   /** Whether a WebSocket opened beside the event stream. */
   probed(ok: boolean): void {
-    this._fire(table.onProbed, { ok });
+    table.onProbed(this.lifecycle, { ok });
   }
 
   /** Whether the HTTP address answers as a PubSub service. */
   answered(ok: boolean): void {
     this.lifecycle._choice._httpAnswered(ok);
-    this._fire(table.onAnswered, TIMEOUTS.fallback);
+    table.onAnswered(this.lifecycle, TIMEOUTS.fallback);
   }
 
   /** The machine woke from sleep, or the network is back; `rested`: without a sleep. */
   woke(rested?: boolean): void {
     if (!rested) this.lifecycle._doubtToken();
-    this._fire(table.onWoke);
+    table.onWoke(this.lifecycle, {});
   }
 
   /** The platform reports that the network is lost; it may be wrong about this connection. */
   offline(): void {
-    this._fire(table.onOffline);
+    table.onOffline(this.lifecycle, {});
   }
 
   /** A timer fired; `idle`: milliseconds since the last byte of the transport. */
@@ -156,14 +157,6 @@ export class Session {
     if (!attempts._canShorten) return;
     attempts._shortenLater = context.timers.has('hold');
     if (!attempts._shortenLater) table.onCalled(lifecycle, {});
-  }
-
-  private _fire(
-    fire: (steps: table.Steps<SessionEvent>, event: SessionEvent) => void,
-    event: SessionEvent = {},
-  ): void {
-    fire(this.lifecycle, event);
-    this._endStep();
   }
 
   /** End a call: finish a session that has settled everything, and start timers. */

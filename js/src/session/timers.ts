@@ -14,9 +14,9 @@ export class Timers {
 
   constructor(private readonly _ports: Ports) {}
 
-  /** Whether it is running or about to start. */
+  /** Whether it is running. */
   has(name: TimerName): boolean {
-    return this.after(name) < Infinity;
+    return this._running.has(name);
   }
 
   /** Its milliseconds; infinite if it does not run. */

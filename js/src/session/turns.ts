@@ -19,8 +19,8 @@ export function nextTurn(
 ): [PublishState, readonly number[]] {
   const heads: PublishState[] = [];
   for (const entry of queue) {
-    const { background, policy, key } = entry._publish;
-    heads[background ? 2 : policy === 'latest' && key !== undefined ? 1 : 0] ??= entry;
+    const { background, key } = entry._publish;
+    heads[background ? 2 : key === undefined ? 0 : 1] ??= entry;
   }
   let all = 0;
   const then = heads.map((_, lane) => {

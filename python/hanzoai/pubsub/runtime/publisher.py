@@ -99,7 +99,9 @@ class Publisher:
         seconds = self._options.operation_timeout if timeout is None else driver.timeout_of(timeout)
         deadline = self._clock.now() + seconds
         ref, messages = driver.number(), (one.publication,)
-        publish = Publish(ref, messages, one.size, self._policy, key, False, background)
+        policy = self._policy
+        key = key if policy == "latest" else None
+        publish = Publish(ref, messages, one.size, policy, key, False, background)
         try:
             outcome = await self._submit(publish, seconds, via)
         except asyncio.CancelledError:

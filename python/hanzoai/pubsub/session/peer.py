@@ -64,15 +64,14 @@ def read_peer(frame: AuthOkFrame, at: int, *, incremental: bool) -> Peer:
     features = frozenset(() if frame.version is None else frame.features or ())
     limits = frame.limits or Limits()
     now = at if frame.server_time is None else frame.server_time
-    acks = not incremental or features >= {"ack", "ref"}
     return Peer(
         client_id=frame.client_id,
         features=features,
         limits=limits,
         token_life=None if frame.expires_at is None else frame.expires_at - now,
         plain=frame.version is None,
-        acks=acks,
-        resends=acks and "idempotency" in features,
+        acks=not incremental or features >= {"ack", "ref"},
+        resends="idempotency" in features,
         incremental=incremental,
         rate=limits.publish_rate or 0,
         history=LIMITS.history_max_messages if limits.history_max is None else limits.history_max,

@@ -125,19 +125,17 @@ class Publishes:
         ):
             self._credit.clear()
             self._send(entry, peer)
-            if peer.rate:
-                self._pace(peer)
+            self._pace(peer)
             return
-        key = event.key if event.policy == "latest" else None
-        self._make_room(entry, key)
+        self._make_room(entry)
         if event.policy != "block" and not self.has_room(count, event.size):
             messages, size = self._queued
             message = f"Messages that wait to be sent: {messages}, with {size} bytes in all."
             self._ports.settle(event.ref, Rejected("queue_full", message))
             return
         self._enqueue(entry)
-        if key is not None:
-            self._keys[key] = entry
+        if event.key is not None:
+            self._keys[event.key] = entry
         self.flush()
 
     def expire(self, refs: Iterable[int]) -> None:
@@ -170,10 +168,8 @@ class Publishes:
         """The timer `pace` fired: refill the budget."""
         self._held += PAUSE if self.paused else self._interval
         self.paused = False
-        peer = self._context.peer
-        if peer is not None and peer.rate:
-            refilled = self._budget + peer.rate * self._interval
-            self._budget = min(peer.burst * 1000, refilled)
+        peer = cast("Peer", self._context.peer)
+        self._budget = min(peer.burst * 1000, self._budget + peer.rate * self._interval)
         self.flush()
 
     def published(self, frame: PublishedFrame) -> bool:
@@ -225,10 +221,9 @@ class Publishes:
         """Pause sending for this long after `rate_limited`."""
         self.paused = True
         # Start below zero by the reserved tenth: otherwise the server stays at its limit.
-        peer = self._context.peer
-        spare = 0 if peer is None else peer.rate - peer.burst
-        self._budget = min(self._budget, -spare * 1000)
-        self._timers.due["pace"] = min(MAX_PAUSE, max(milliseconds or PAUSE, 1))
+        peer = cast("Peer", self._context.peer)
+        self._budget = min(self._budget, (peer.burst - peer.rate) * 1000)
+        self._timers.due["pace"] = min(MAX_PAUSE, milliseconds or PAUSE)
 
     def flush(self) -> None:
         """Send what is allowed."""
@@ -264,14 +259,14 @@ class Publishes:
 
     # ---------------------------------------------------------------- inside
 
-    def _make_room(self, entry: PublishState, key: str | None) -> None:
+    def _make_room(self, entry: PublishState) -> None:
         """Drop what the policy drops for a publish: the unsent one of its key, or the oldest ones.
 
         It takes the place of the one of its key: at the end of the queue, a key that changes faster
         than the queue moves would never be sent.
         """
         event = entry.publish
-        if key is not None and (same := self._keys.get(key)) is not None:
+        if event.key is not None and (same := self._keys.get(event.key)) is not None:
             entry.number = same.number
             self._settle(same, Rejected("superseded", f"Publish {event.ref} took its place."))
         while event.policy == "drop_oldest" and not self.has_room(len(event.messages), event.size):
@@ -286,10 +281,8 @@ class Publishes:
         count = len(publish.messages)
         self.slowed += self._held - entry.since >= SLOW
         entry.since = self._held
-        if peer.rate:
-            # A batch beyond the budget is granted in part, which uses up the budget.
-            least = (peer.burst - peer.rate) * 1000
-            self._budget = max(self._budget - count * 1000, least)
+        # A batch beyond the budget is granted in part, which uses up the budget.
+        self._budget = max(self._budget - count * 1000, (peer.burst - peer.rate) * 1000)
         entry.sent = True
         # Mark it as in flight before sending: a dialect reads its open messages.
         if peer.acks:
@@ -313,7 +306,7 @@ class Publishes:
 
     def _pace(self, peer: Peer) -> None:
         """Refill the budget after a while, unless that is scheduled."""
-        if self._budget < peer.burst * 1000 and "pace" not in self._timers:
+        if peer.rate and self._budget < peer.burst * 1000 and "pace" not in self._timers:
             self._timers.due["pace"] = self._interval
 
     def set_result(self, entry: PublishState, slot: int, result: PublishResult) -> int | None:

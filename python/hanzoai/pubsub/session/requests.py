@@ -42,7 +42,7 @@ class Publish:
         messages: Valid publications in order, each with an id: one, or at least one with `batch`.
         size: Their size on the wire in bytes, for the limit of the queue.
         policy: What to do if the queue is full. With `block`, the queue takes it anyway.
-        key: With the policy `latest`, this publish replaces an unsent one with the same key.
+        key: This publish replaces an unsent one with the same key; only with the policy `latest`.
         batch: Sent as one frame with one answer per item.
         background: Sent after the others when the rate is used up.
     """

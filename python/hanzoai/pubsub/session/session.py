@@ -32,7 +32,6 @@ from hanzoai.pubsub.session.subscriptions import Subscriptions
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from hanzoai.pubsub.generated.lifecycle import Event as Name
     from hanzoai.pubsub.session.peer import Peer
     from hanzoai.pubsub.session.ports import Ports, TimerName
     from hanzoai.pubsub.session.requests import Publish, Subscribe
@@ -79,15 +78,15 @@ class Session:
         """Connect; `opened`: a WebSocket to this address has worked in this process before."""
         self.lifecycle.choice.has_opened |= opened
         self._called()
-        self._fire("connect")
+        self.lifecycle.fire("connect")
 
     def close(self, wait: int | None = None) -> None:
         """End after the publishes are settled; `wait`: their milliseconds, if given."""
-        self._fire("close", SessionEvent(wait=wait))
+        self.lifecycle.fire("close", SessionEvent(wait=wait))
 
     def abort(self) -> None:
         """End now; settle open publishes as unknown or rejected."""
-        self._fire("abort")
+        self.lifecycle.fire("abort")
 
     def subscribe(self, request: Subscribe) -> None:
         """Add a subscription."""
@@ -142,14 +141,13 @@ class Session:
             self._called()
         elif ref is not None:
             self._ports.settle(ref, _CLOSED)
-        self.end_step()
 
     # ---------------------------------------------------------------- from the runtime
 
     def token(self, call: int, token: str, expires_in: int | None = None) -> None:
         """The token callback answered; milliseconds until the token expires, if stated."""
         if self.lifecycle.credentials.end_call(call):
-            self._fire("token", SessionEvent(token=token, expires_in=expires_in))
+            self.lifecycle.fire("token", SessionEvent(token=token, expires_in=expires_in))
 
     def token_failed(self, call: int, message: str, *, refused: bool) -> None:
         """The token callback raised; `refused`: another call is useless."""
@@ -157,12 +155,14 @@ class Session:
         credentials = self.lifecycle.credentials
         if credentials.end_call(call):
             credentials.failed += 1
-            self._fire("token_failed", SessionEvent(code=code, message=message, refused=refused))
+            self.lifecycle.fire(
+                "token_failed", SessionEvent(code=code, message=message, refused=refused)
+            )
 
     def opened(self, *, incremental: bool) -> None:
         """The transport is open; `incremental`: see `Peer`."""
         self.lifecycle.incremental = incremental
-        self._fire("opened")
+        self.lifecycle.fire("opened")
 
     def dropped(self, code: int | None, message: str, retry_after_ms: int | None = None) -> None:
         """The transport was closed, or could not be opened.
@@ -174,25 +174,25 @@ class Session:
         """
         self.lifecycle.is_linked = False
         event = SessionEvent(code=code, message=message, retry_after_ms=retry_after_ms)
-        self._fire("dropped", event)
+        self.lifecycle.fire("dropped", event)
 
     def probed(self, *, ok: bool) -> None:
         """Whether a WebSocket could be opened in addition to the fallback."""
-        self._fire("probed", SessionEvent(ok=ok))
+        self.lifecycle.fire("probed", SessionEvent(ok=ok))
 
     def answered(self, *, ok: bool) -> None:
         """Whether the HTTP address answered as a PubSub service."""
         self.lifecycle.choice.http_answered(ok=ok)
-        self._fire("answered", TIMEOUTS["fallback"])
+        self.lifecycle.fire("answered", TIMEOUTS["fallback"])
 
     def woke(self) -> None:
         """The machine slept, or the network is back."""
         self.lifecycle.doubt_token()
-        self._fire("woke")
+        self.lifecycle.fire("woke")
 
     def offline(self) -> None:
         """The platform reports that the network is offline; this connection may still work."""
-        self._fire("offline")
+        self.lifecycle.fire("offline")
 
     def timer_fired(self, name: TimerName, idle: int) -> None:
         """A timer has run out; `idle`: milliseconds since the last byte of the transport."""
@@ -286,10 +286,6 @@ class Session:
             attempts.shorten_later = "hold" in self._timers
             if not attempts.shorten_later:
                 self.lifecycle.fire("called")
-
-    def _fire(self, name: Name, event: SessionEvent = NO_DETAILS) -> None:
-        self.lifecycle.fire(name, event)
-        self.end_step()
 
     def end_step(self) -> None:
         """End the session if it waits for that, and start the timers that are due."""

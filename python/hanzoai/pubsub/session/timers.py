@@ -29,7 +29,7 @@ class Timers:
         self.due: dict[TimerName, int] = {}
 
     def __contains__(self, name: TimerName) -> bool:
-        return name in self._running or name in self.due
+        return name in self._running
 
     def after(self, name: TimerName) -> int | None:
         """Milliseconds of a timer that is running or due; None for others."""

@@ -24,7 +24,7 @@ def lane_of(entry: PublishState) -> Lane:
     publish = entry.publish
     if publish.background:
         return "background"
-    return "latest" if publish.policy == "latest" and publish.key is not None else "messages"
+    return "messages" if publish.key is None else "latest"
 
 
 def next_turn(
@@ -42,8 +42,6 @@ def next_turn(
     heads: dict[Lane, PublishState] = {}
     for entry in queue:
         heads.setdefault(lane_of(entry), entry)
-        if len(heads) == len(WEIGHTS):
-            break
     # Saved credit stays small, so that a single message is sent next.
     credit: dict[Lane, int] = {
         lane: min(saved.get(lane, 0), 1) + weight
