@@ -291,6 +291,25 @@ class RedisBackplane:
         wanted: Wanted,
         allowed: Callable[[str], bool],
     ) -> Replay:
+        while True:
+            now, replay = await self._replay_once(journal, asked, topics, patterns, wanted, allowed)
+            begun = replay.begun or 0
+            if wanted.since is None or begun >= replay.unbroken or replay.unbroken > now:
+                return replay
+            # This replay was the first use of a shard that has lost its data, so the reported loss
+            # is later than `begun`. A stream that resumes at this time would get the loss again.
+            journal, asked = self._tracks.begin(), self._loop.time()
+
+    async def _replay_once(
+        self,
+        journal: Journal,
+        asked: float,
+        topics: Sequence[str],
+        patterns: Sequence[str],
+        wanted: Wanted,
+        allowed: Callable[[str], bool],
+    ) -> tuple[int, Replay]:
+        """Redis time, ms, and the replay."""
         try:
             async with asyncio.timeout(PATIENCE):
                 await asyncio.gather(*self._feed.ready((*topics, *patterns)))
@@ -309,7 +328,7 @@ class RedisBackplane:
         except (TimeoutError, *LINK_ERRORS):
             raise away("the store cannot be reached, so no messages can be replayed") from None
         else:
-            return replace(self._join(journal, found, wanted), begun=begun)
+            return found.now, replace(self._join(journal, found, wanted), begun=begun)
         finally:
             self._tracks.end(journal)
 
