@@ -168,8 +168,9 @@ class Publishes:
         """The timer `pace` fired: refill the budget."""
         self._held += PAUSE if self.paused else self._interval
         self.paused = False
-        peer = cast("Peer", self._context.peer)
-        self._budget = min(peer.burst * 1000, self._budget + peer.rate * self._interval)
+        peer = self._context.peer
+        if peer is not None:
+            self._budget = min(peer.burst * 1000, self._budget + peer.rate * self._interval)
         self.flush()
 
     def published(self, frame: PublishedFrame) -> bool:
