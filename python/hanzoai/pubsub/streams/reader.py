@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from typing import TYPE_CHECKING, Any, Self
 
@@ -72,6 +73,7 @@ class StreamReader:
         self._events: deque[StreamEvent] = deque()
         self._waiters: set[asyncio.Future[None]] = set()
         self._timer: TimerHandle | None = None
+        self._due = math.inf
         self._pump: asyncio.Task[None] | None = None
         self._heal: asyncio.Task[None] | None = None
         self._error: BaseException | None = None
@@ -302,15 +304,17 @@ class StreamReader:
         self._wake()
 
     def _set_timer(self) -> None:
+        due = self._core.due
+        # A tick before its time has no effect, so a timer may stay that fires earlier.
+        if due is None or self._due <= due or self._over:
+            return
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
-        due = self._core.due
-        if due is not None and not self._over:
-            after = max(0, due - self._now()) / 1000
-            self._timer = self._clock.call_later(after, self._tick)
+        self._due = due
+        self._timer = self._clock.call_later(max(0, due - self._now()) / 1000, self._tick)
 
     def _tick(self) -> None:
+        self._due = math.inf
         self._perform(self._core.tick(self._now()))
 
     async def _wait(self) -> None:

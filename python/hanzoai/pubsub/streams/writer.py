@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import secrets
 import threading
 import weakref
@@ -151,6 +152,7 @@ class StreamWriter:
         self._clock = client.clock
         self._core: Writing | None = None
         self._timer: TimerHandle | None = None
+        self._due = math.inf
         self._tasks: set[asyncio.Task[None]] = set()
         self._waiters: set[asyncio.Future[None]] = set()
         self._reading: asyncio.Task[Any] | None = None
@@ -530,7 +532,7 @@ class StreamWriter:
                     self._id,
                     effect["ms"] / 1000,
                 )
-        self._set_timer()
+        self._set_timer(core)
         if self._error is not None and self._reading is not None:
             # Once: a second cancellation would interrupt how the source closes.
             self._reading.cancel()
@@ -539,16 +541,18 @@ class StreamWriter:
             if not waiter.done():
                 waiter.set_result(None)
 
-    def _set_timer(self) -> None:
+    def _set_timer(self, core: Writing) -> None:
+        # A tick before its time has no effect, so a timer may stay that fires earlier.
+        if core.due is None or self._due <= core.due:
+            return
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
-        core = self._core
-        if core is not None and core.due is not None:
-            after = max(0, core.due - self._now()) / 1000
-            self._timer = self._clock.call_later(after, lambda: self._tick(core))
+        self._due = core.due
+        after = max(0, core.due - self._now()) / 1000
+        self._timer = self._clock.call_later(after, lambda: self._tick(core))
 
     def _tick(self, core: Writing) -> None:
+        self._due = math.inf
         self._perform(core.tick(self._now()))
 
     def _refuse(self, code: str, piece: object) -> None:
