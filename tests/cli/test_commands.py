@@ -6,6 +6,7 @@ import asyncio
 import io
 import json
 import os
+import re
 import sys
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,10 +27,13 @@ from pubsub_server.testing import RunningServer, running_server
 from tests.cli import lab
 from tests.cli.processes import hold_answers
 from tests.cluster.waiting import until
+from tests.http_client import http_client
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
     from pathlib import Path
+
+    import respx
 
 
 @dataclass(frozen=True)
@@ -372,6 +376,43 @@ async def test_history_rejects_an_id_that_no_retained_message_has(
     assert (outcome.code, outcome.out) == (Exit.USAGE, "")
     assert error["message"].startswith("--before is 'nope', and no message in the history")
     assert "`hanzo-pubsub history demo.a`" in error["remedy"]
+
+
+async def test_history_knows_an_id_whose_older_messages_the_time_excludes(
+    ps: PubSubClient, run: Callable[..., Awaitable[Outcome]]
+) -> None:
+    sent = [await ps.publish("demo.a", {"type": "n", "data": n}) for n in range(2)]
+    since = str(sent[1].timestamp)
+    assert (await run("history", "demo.a", "--before", sent[1].id, "--since", since)).records == []
+
+
+async def test_history_rejects_an_id_without_reading_the_whole_history(
+    server: RunningServer, ps: PubSubClient, run: Callable[..., Awaitable[Outcome]]
+) -> None:
+    messages = [{"topic": "demo.a", "type": "n", "data": n} for n in range(250)]
+    await ps.publish_many(messages, via="rest")
+    assert (await run("history", "demo.a", "--before", "nope")).code == Exit.USAGE
+    async with http_client() as client:
+        metrics = (await client.get(f"{server.http}/metrics")).text
+    (requests,) = re.findall(
+        r'^hanzo_pubsub_http_requests_total\{.*/history".* (\S+)$', metrics, re.M
+    )
+    assert float(requests) == 3
+
+
+async def test_history_before_the_oldest_message_is_empty_if_the_server_has_no_positions(
+    respx_mock: respx.MockRouter,
+    monkeypatch: pytest.MonkeyPatch,
+    run: Callable[..., Awaitable[Outcome]],
+) -> None:
+    monkeypatch.setenv("HANZO_PUBSUB_URL", "ws://127.0.0.1:21057/ws")
+    monkeypatch.setenv("HANZO_PUBSUB_TOKEN", "t0ken")
+    history = "http://127.0.0.1:21057/v1/topics/demo.a/history"
+    newest = {"id": "m2", "topic": "demo.a", "type": "n", "timestamp": 2, "data": 2}
+    respx_mock.get(history, params={"before": "m1"}).respond(json={"messages": []})
+    respx_mock.get(history).respond(json={"messages": [newest], "has_more": True})
+    outcome = await run("history", "demo.a", "--before", "m1")
+    assert (outcome.code, outcome.records) == (Exit.OK, [])
 
 
 async def test_presence_lists_one_member_per_line(

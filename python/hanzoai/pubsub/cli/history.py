@@ -90,9 +90,16 @@ async def _print(args: Namespace, output: Output) -> int:
 
 
 async def _check_before(ps: PubSubClient, args: Namespace) -> None:
-    """Reject an id that no retained message has: for it, the server returns no messages."""
-    async for message in ps.history(args.topic, timeout=args.timeout or DEFAULT_TIMEOUT):
-        if message.id == args.before:
+    """Reject an id that no retained message has: for it, the server returns no messages.
+
+    It returns none before the oldest message, either.
+    """
+    timeout = args.timeout or DEFAULT_TIMEOUT
+    async for _ in ps.history(args.topic, before=args.before, limit=1, timeout=timeout):
+        return
+    async for oldest in ps.history(args.topic, after=0, limit=1, timeout=timeout):
+        # A server without positions ignores `after`, and this message is not its oldest.
+        if oldest.seq is None or oldest.id == args.before:
             return
     raise InvalidOption(
         f"--before is {args.before!r}, and no message in the history of {args.topic} has this id.",
