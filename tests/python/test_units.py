@@ -36,6 +36,14 @@ def test_a_longest_delay_in_milliseconds_is_logged(caplog: pytest.LogCaptureFixt
     assert words.startswith("`retry.cap` is 30000 s.")
 
 
+def test_retry_options_with_the_default_cap_silence_no_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    retry = RetryOptions(stable_after=20)
+    (words,) = _logged(caplog, fetch_timeout=10_000, retry=retry)
+    assert words.startswith("`fetch_timeout` is 10000 s.")
+
+
 @pytest.mark.parametrize(
     "settings",
     [

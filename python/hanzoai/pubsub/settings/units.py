@@ -39,8 +39,9 @@ def warn_of_milliseconds(settings: Mapping[str, object]) -> None:
     As milliseconds, they are between a quarter and five times of their defaults. Whole hours are
     seconds. A shorter time shows that the program counts seconds; then nothing is logged.
     """
-    retry = settings.get("retry")
-    given = {**settings, "retry.cap": getattr(retry, "cap", None)}
+    cap = getattr(settings.get("retry"), "cap", None)
+    # The default is not a time that the program wrote.
+    given = settings if cap == CLIENT.retry_cap / 1000 else {**settings, "retry.cap": cap}
     found: list[tuple[str, float]] = []
     for name, usual in _USUAL.items():
         time = given.get(name)
