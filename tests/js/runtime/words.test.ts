@@ -603,7 +603,10 @@ test('a `restUrl` with the address of the WebSocket is doubted only if another s
   const restUrl = 'http://localhost:24057';
   const url = 'ws://localhost:24057/ws';
   const { remedy } = await received(overHttp({ url, restUrl }, nothing).presence('a.b'));
-  assert.match(remedy, /^The WebSocket has this address, too: pass that of the HTTP API/);
+  assert.equal(
+    remedy,
+    'The WebSocket has this address, too: route `/v1/` to the HTTP API, or pass `restUrl`.',
+  );
   const known = async () => Response.json({ code: 'not_found' }, { status: 404 });
   const missing = await received(overHttp({ url, restUrl }, known).presence('a.b'));
   assert.doesNotMatch(missing.remedy, /WebSocket/);

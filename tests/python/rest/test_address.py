@@ -55,17 +55,19 @@ async def test_an_address_at_the_websocket_port_is_named_with_the_likely_http_po
     )
 
 
-async def test_an_address_that_the_websocket_has_too_is_named(
+async def test_the_remedy_for_one_address_of_both_names_its_proxy_and_the_option(
     respx_mock: respx.MockRouter,
 ) -> None:
-    url = "http://127.0.0.1:21057"
-    options = read_options("ws://127.0.0.1:21057/ws", OLD, rest_url=url, environ={})
+    url = "https://pubsub.example.com"
+    options = read_options("wss://pubsub.example.com/ws", OLD, rest_url=url, environ={})
     respx_mock.get(f"{url}/v1/topics/a.b/history").respond(404, text="no")
     rest = Rest(options, Tokens(), QuickClock())
     with pytest.raises(NotFound) as caught:
         await rest.perform(rest_calls.history("a.b"))
     await rest.close()
-    assert caught.value.remedy.startswith("The WebSocket has this address, too: pass that of")
+    assert caught.value.remedy == (
+        "The WebSocket has this address, too: route `/v1/` to the HTTP API, or pass `rest_url`."
+    )
 
 
 async def test_what_the_api_itself_does_not_have_is_no_doubt_about_its_address(
