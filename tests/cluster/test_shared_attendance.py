@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pubsub_server.errors import ServiceError
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from tests.interop.peer import Socket
 
     Read = Callable[[Sequence[str]], Awaitable[Present]]
+
+OTHER = "demo.other"
 
 
 class Reading:
@@ -53,7 +56,7 @@ class Reading:
             raise ServiceError("unavailable", "away")
         await self._pass(self.before)
         found = await self._read(topics)
-        self.at = found.at
+        self.at = max(found.at.values())
         await self._pass(self.after)
         return found
 
@@ -97,6 +100,40 @@ async def test_a_change_before_the_snapshot_is_read_is_only_in_the_snapshot(
         await subscribing
         assert users(await snapshot(bob)) == ["bob", "ann"]
         assert changes(await bob.fence()) == []
+
+
+async def test_changes_are_compared_with_the_clock_of_the_server_that_has_their_topic(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with one(store) as (_, reading, bob, ann):
+        roster: Any = reading.attendance._roster
+        shard, ahead = roster._layout.shard(TOPIC), 3_600_000_000
+        read, received = roster._read_some, reading.attendance.received
+
+        # The server of this topic is an hour ahead of that of the other topic.
+        async def read_ahead(number: int, topics: Sequence[str]) -> Present:
+            found: Present = await read(number, topics)
+            later = {topic: at + ahead * (number == shard) for topic, at in found.at.items()}
+            return replace(found, at=later)
+
+        def receive_ahead(change: MemberChange) -> None:
+            received(replace(change, at=change.at + ahead * (change.topic == TOPIC)))
+
+        monkeypatch.setattr(roster, "_read_some", read_ahead)
+        monkeypatch.setattr(reading.attendance, "received", receive_ahead)
+        assert roster._layout.shard(OTHER) != shard
+        reading.before.clear()
+        subscribing = asyncio.create_task(bob.subscribe(TOPIC, OTHER))
+        await reading.begun.wait()
+        await ann.subscribe(TOPIC, OTHER, presence=False)
+        reading.open()
+        await subscribing
+        for _ in range(2):
+            assert users(await snapshot(bob)) == ["bob", "ann"]
+        assert changes(await bob.fence()) == []
+        await ann.send({"type": "unsubscribe", "topics": [TOPIC, OTHER], "ref": "1"})
+        for _ in range(2):
+            assert (await change(bob, "leave"))["user_id"] == "ann"
 
 
 async def test_a_change_after_the_snapshot_was_read_is_sent_after_it(

@@ -280,18 +280,18 @@ class SharedAttendance(Attendance):
         try:
             await self._roster.wait_joined(joins, shown)
             if not shown:
-                return self._held(connection, {}, 0)
+                return self._held(connection, {})
             names = await self._names(connection, shown)
             present = await self._roster.read(names)
         except ServiceError:
-            return chain(self._local(connection, names), self._held(connection, {}, 0))
+            return chain(self._local(connection, names), self._held(connection, {}))
         for topic, row in present.members.items():
             if row:
                 self._remember(topic)
         local = self._local(connection, [name for name in names if name not in present.members])
         # The permissions may change before the frames are sent.
         frames = self._frames(connection, present)
-        return chain(local, frames, self._held(connection, present.members, present.at))
+        return chain(local, frames, self._held(connection, present.at))
 
     def _local(self, connection: Connection, topics: Sequence[str]) -> list[bytes]:
         """Snapshots with the members of this node. All are shown when the store is available."""
@@ -313,18 +313,23 @@ class SharedAttendance(Attendance):
             for topic in arrival.overflow:
                 self._refresh(topic, everyone=True)
 
-    def _held(self, connection: Connection, topics: Mapping[str, object], at: int) -> list[bytes]:
-        """Changes that arrived during the greeting and are not in these snapshots."""
+    def _held(self, connection: Connection, read: Mapping[str, int]) -> list[bytes]:
+        """Changes that arrived during the greeting and are not in its snapshots.
+
+        Args:
+            connection: The one that is greeted.
+            read: See `Present.at`.
+        """
         arrival = self._arriving.get(connection)
         if arrival is None:
             return []
         held, arrival.held = arrival.held, []
-        if topics:
+        if read:
             floors = self._floors.get(connection)
-            self._floors[connection] = {**(floors or {}), **dict.fromkeys(topics, at)}
+            self._floors[connection] = {**(floors or {}), **read}
             loop = asyncio.get_running_loop()
             loop.call_later(LATE_FOR, self._floors.pop, connection, None)
-        return [data for topic, then, data in held if topic not in topics or then >= at]
+        return [data for topic, at, data in held if at >= read.get(topic, 0)]
 
     async def members(self, topic: str) -> list[Member]:
         """See `attendance.Attendance`."""
@@ -411,7 +416,7 @@ class SharedAttendance(Attendance):
         try:
             present = await self._roster.read(list(topics))
         except ServiceError:
-            present = Present(0, {})
+            present = Present({}, {})
         finally:
             latest = {topic: self._reading.pop(topic) for topic in topics}
         self._show_some(topics, latest, present)
@@ -425,7 +430,7 @@ class SharedAttendance(Attendance):
             if topic not in present.members:
                 self._retry(topic, everyone=everyone)
                 continue
-            if latest[topic] >= present.at:
+            if latest[topic] >= present.at[topic]:
                 # This snapshot is outdated: a later change has been sent.
                 self._refresh(topic, everyone=everyone)
                 continue
@@ -442,7 +447,7 @@ class SharedAttendance(Attendance):
                 if encoder not in encoded:
                     members = self._members(present.members[topic])
                     encoded[encoder] = snapshot_bytes(encoder, topic, members)
-                self._give(connection, topic, present.at, encoded[encoder])
+                self._give(connection, topic, present.at[topic], encoded[encoder])
 
 
 def shown_bytes(member: Member, since: int = 0, latest: int = 0) -> bytes:

@@ -40,11 +40,11 @@ class Present:
     """Who is on some topics.
 
     Attributes:
-        at: Unix µs: every change before that is in it.
+        at: By topic, Unix µs of the server that stores it: every change before that is in it.
         members: By topic and client id: whether this node holds the member, and what it shows.
     """
 
-    at: int
+    at: Mapping[str, int]
     members: Mapping[str, Mapping[str, tuple[bool, bytes]]]
 
 

@@ -333,7 +333,7 @@ class RedisRoster:
         if calls and not found:
             raise _away(UNKNOWN)
         members = {topic: row for each in found for topic, row in each.members.items()}
-        return Present(min((each.at for each in found), default=0), members)
+        return Present({topic: at for each in found for topic, at in each.at.items()}, members)
 
     async def matching(self, wanted: Callable[[str], bool], limit: int) -> list[str]:
         """See `hub.roster.Roster`."""
@@ -357,7 +357,7 @@ class RedisRoster:
         time, *rows = await self._link.call("present.lua", [base], topics)
         node = self._lease.node
         members = {t: read_members(row, node) for t, row in zip(topics, rows, strict=True)}
-        return Present(int(time), members)
+        return Present(dict.fromkeys(topics, int(time)), members)
 
     async def _search(self, wanted: Callable[[str], bool], limit: int) -> list[str]:
         names = await self._indexed((self._layout.attended,), 0, range(len(self._layout.bases)))
