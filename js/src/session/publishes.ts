@@ -200,6 +200,7 @@ export class Publishes {
     const { rate, burst } = peer;
     const { _queue: waiting } = this;
     for (let entry = waiting._first; entry; entry = waiting._first) {
+      if (rate && this._budget < 1000) break;
       // Publishes within the budget go in order; the lanes take turns only beyond it.
       let credit = NO_CREDIT;
       if (rate && this._budget < waiting._messages * 1000)
