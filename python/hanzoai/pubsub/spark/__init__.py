@@ -65,7 +65,7 @@ def register(spark: SparkSession | Any) -> None:
 
     Raises:
         InvalidOption: This Spark has no Python data sources.
-        UsageError: The extra ``spark`` is not installed.
+        UsageError: The extra ``spark`` is not installed, or the session was stopped.
     """
     try:
         from hanzoai.pubsub.spark.data_source import HanzoPubSub
@@ -82,6 +82,11 @@ def register(spark: SparkSession | Any) -> None:
             remedy="Use Spark 4.0 or later, or publish with foreach_partition.",
             field="spark",
         )
+    if _is_stopped(spark):
+        raise UsageError(
+            "This Spark session was stopped.",
+            remedy="Create another session with `SparkSession.builder.getOrCreate()`.",
+        )
     _let_local_workers_run_this_python(spark)
     _activate(spark)
     try:
@@ -90,6 +95,14 @@ def register(spark: SparkSession | Any) -> None:
         # Spark 4.0 rejects the registration of a source that it found itself.
         if "DATA_SOURCE_ALREADY_EXISTS" not in str(error):
             raise
+
+
+def _is_stopped(spark: Any) -> bool:
+    of_connect: bool | None = getattr(spark, "is_stopped", None)
+    if of_connect is not None:
+        return of_connect
+    context = getattr(spark, "sparkContext", None)
+    return context is not None and context._jsc is None  # noqa: SLF001
 
 
 def _activate(spark: Any) -> None:
