@@ -10,6 +10,7 @@ import type { PubSub } from '../client.js';
 import type { Client } from './reader.js';
 import type { StreamWriter, WriteStreamOptions } from './writer.js';
 
+export { StreamCancelled } from './cancelled.js';
 export type {
   CitationPart,
   ImagePart,

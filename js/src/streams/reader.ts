@@ -11,7 +11,7 @@ import { Stream } from '../runtime/stream.js';
 import { onAbort } from '../runtime/waiting.js';
 import { isWildcard } from '../topics.js';
 import type { Message } from '../values.js';
-import { addPiece, copyOf, isString, type Part, type Piece, textOf } from './parts.js';
+import { addPiece, copyOf, isString, type Part, type Piece } from './parts.js';
 import type { Incoming, ReaderEffect, Reading } from './reading.js';
 
 /** Requested messages per topic: the number that a server keeps by default. */
@@ -134,12 +134,12 @@ export class StreamReader implements AsyncIterable<StreamEvent>, AsyncDisposable
   private readonly _clock: Clock;
   private readonly _over = new AbortController();
   private readonly _final: Promise<StreamEnd>;
-  private _settle: (end: StreamEnd | Promise<never>) => void = () => {};
+  private _settle!: (end: StreamEnd | Promise<never>) => void;
   private _events: StreamEvent[] = [];
   private readonly _reader = new Stream();
   private _timer: TimerHandle | undefined;
-  private _isHealing = false;
-  private _isClosed = false;
+  private _isHealing: boolean | undefined;
+  private _isClosed: boolean | undefined;
 
   /** @internal Created by `readStream`. */
   constructor(
@@ -163,7 +163,7 @@ export class StreamReader implements AsyncIterable<StreamEvent>, AsyncDisposable
 
   /** The text so far: a prefix of the answer, unless `stale`. */
   get text(): string {
-    return textOf(this._core?.parts ?? []);
+    return this._core?.text ?? '';
   }
 
   /** All parts so far, including the text. */
@@ -331,13 +331,12 @@ export class StreamReader implements AsyncIterable<StreamEvent>, AsyncDisposable
           events.length = 0;
         }
         events.push(event as StreamEvent);
-        if (kind === 'done' || kind === 'aborted') this._settle(event as StreamEnd);
+        if ('reason' in effect) this._settle(event as StreamEnd);
       }
     }
     this._timer?.cancel();
-    this._timer = undefined;
     if (core.due !== undefined && !this._reader.finished)
-      this._timer = this._clock.callLater(Math.max(0, core.due - this._now), () =>
+      this._timer = this._clock.callLater(core.due - this._now, () =>
         this._perform(core, core.tick(this._now)),
       );
     this._reader.wake();

@@ -11,6 +11,7 @@ import { decide } from '../runtime/decisions.js';
 import { call } from '../runtime/handlers.js';
 import { within } from '../runtime/waiting.js';
 import type { Message } from '../values.js';
+import { StreamCancelled } from './cancelled.js';
 import { copyOf, isString, type Part, type Piece, textOf } from './parts.js';
 import { type Client, DAY, driverOf, incoming } from './reader.js';
 import { type Incoming, Reading } from './reading.js';
@@ -130,7 +131,7 @@ export class StreamWriter implements AsyncDisposable {
     return copyOf(this._core.parts);
   }
 
-  /** Aborted when a reader cancels the stream; the reason is an error with the code `cancelled`. */
+  /** Aborted when a reader cancels the stream; the reason is a `StreamCancelled`. */
   get signal(): AbortSignal {
     return this._cancelled.signal;
   }
@@ -162,7 +163,7 @@ export class StreamWriter implements AsyncDisposable {
    *
    * Resolves immediately, unless 64 KB wait to be sent.
    *
-   * @throws PubSubError With the code `cancelled`: a reader has cancelled the stream.
+   * @throws StreamCancelled A reader has cancelled the stream.
    * @throws Conflict Another writer of the stream has a higher epoch.
    * @throws InvalidPayload Not a piece, a part that is not plain JSON, or text with half of a
    *   surrogate pair; the stream is aborted.
@@ -181,7 +182,7 @@ export class StreamWriter implements AsyncDisposable {
    * When a reader cancels, the iterator is closed immediately. If the source has a `finishReason`
    * and a `usage`, the stream takes them over.
    *
-   * @throws PubSubError With the code `cancelled`: a reader has cancelled the stream.
+   * @throws StreamCancelled A reader has cancelled the stream.
    * @throws InvalidOption `source` is not an iterator, for example a whole answer; the stream is
    *   aborted with the reason `error`.
    * @throws The error of the iterator; the stream is aborted with the reason `error`.
@@ -360,10 +361,9 @@ export class StreamWriter implements AsyncDisposable {
         );
     }
     this._timer?.cancel();
-    this._timer = undefined;
     const { due } = this._core;
     if (due !== undefined)
-      this._timer = this._clock.callLater(Math.max(0, due - this._now), () =>
+      this._timer = this._clock.callLater(due - this._now, () =>
         this._perform(this._core.tick(this._now)),
       );
     for (const wake of this._waiting.splice(0)) wake();
@@ -385,10 +385,7 @@ export class StreamWriter implements AsyncDisposable {
       this._warn(`${by} may not cancel the stream ${this.id}.`);
       return;
     }
-    this._error = new PubSubError('cancelled', 'A reader cancelled the stream.', {
-      remedy: 'Stop the model; nothing more is published.',
-      topic: this._topic,
-    });
+    this._error = new StreamCancelled({ reason, by, topic: this._topic });
     this._cancelled.abort(this._error);
     this._perform(this._core.finish('abort', { reason: reason || 'cancelled', by }, this._now));
   }

@@ -2,13 +2,14 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { fromAISDK } from '../../../js/src/ai-sdk/index.js';
-import type { PubSubError } from '../../../js/src/index.js';
+import { PubSubError } from '../../../js/src/index.js';
 import { fromAnthropic, fromOpenAI } from '../../../js/src/models/index.js';
 import type { Driver } from '../../../js/src/runtime/driver.js';
 import {
   type Piece,
   partialJson,
   readStream,
+  StreamCancelled,
   type StreamEvent,
   type StreamReader,
   writeStream,
@@ -268,6 +269,29 @@ test('a writer rejects an id that no stream can have', async () => {
   await server.stop();
 });
 
+test('a cancelled stream says who cancelled it, and why', async () => {
+  const server = await started();
+  const reader = readStream(
+    server.client({ token: server.token('ana', { kind: 'service' }) }),
+    TOPIC,
+  );
+  const writer = await writeStream(server.client(), TOPIC);
+  await writer.write('one ');
+  await server.clock.advance(1_000);
+  await within(server, reader.cancel('enough'));
+  await within(server, reader.final());
+  await assert.rejects(writer.write('two'), (error: unknown) => {
+    assert.ok(error instanceof StreamCancelled && error instanceof PubSubError);
+    const { name, code, reason, by, topic } = error;
+    assert.deepEqual(
+      { name, code, reason, by, topic },
+      { name: 'StreamCancelled', code: 'cancelled', reason: 'enough', by: 'ana', topic: TOPIC },
+    );
+    return error === writer.signal.reason;
+  });
+  await server.stop();
+});
+
 test('a cancel that no writer received ends the stream at the takeover', async () => {
   const server = await started();
   const reader = readStream(server.client(), TOPIC);
@@ -279,7 +303,7 @@ test('a cancel that no writer received ends the stream at the takeover', async (
   await within(server, reader.cancel('enough'));
   const taken = writeStream(server.client(), TOPIC, { id: 'r1', takeOver: true });
   const writer = await within(server, taken);
-  await assert.rejects(writer.write('two'), { code: 'cancelled' });
+  await assert.rejects(writer.write('two'), StreamCancelled);
   const { text, reason } = await within(server, reader.final());
   assert.deepEqual({ text, reason }, { text: 'one ', reason: 'enough' });
   await server.stop();
