@@ -108,4 +108,15 @@ test('the chat of the guide streams, continues after a reload, and stops in ever
     await hasStatus(page, 'streaming');
     assert.match(await hasText(page, 40), /^You asked: And now\?\n/);
   }
+
+  await plain.getByRole('button', { name: 'Stop' }).click();
+  for (const page of tabs) await hasStatus(page, 'aborted');
+  for (const [page, role] of [
+    [ana, 'alert'],
+    [plain, 'status'],
+  ] as const) {
+    await page.route('**/api/ask', (route) => route.fulfill({ status: 503 }));
+    await ask(page, 'Are you there?');
+    await page.getByRole(role).getByText('The backend answered 503.').waitFor();
+  }
 });
