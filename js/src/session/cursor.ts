@@ -180,7 +180,7 @@ export class SeqCursor implements Cursor {
         // Both ends are in one log if it misses messages after the requested position or after
         // replayed ones: their number is known, unless the log restarted. Any log begins at a
         // position above the time of all earlier messages, in microseconds.
-        const known = !restarted && (trimmed || (replayed && proven.has(topic)));
+        const known = !restarted && (trimmed || proven.has(topic));
         const leapt = mark._at && seq >= (mark._at + 1) * 1_000;
         const reason = known ? 'history_trimmed' : restarted || leapt ? 'log_reset' : 'unproven';
         const missed = known ? last - mark._seq : undefined;

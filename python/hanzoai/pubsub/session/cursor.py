@@ -302,7 +302,7 @@ class SeqCursor:
                 return False
             # Both ends are in one log if it misses messages after the requested position or after
             # replayed ones: their number is known, unless the log started again.
-            known = not restarted and (trimmed or (replayed and topic in replay.proven))
+            known = not restarted and (trimmed or topic in replay.proven)
             missed = last - mark.seq if known else None
             # Any log begins at a position above the time of all earlier messages, in microseconds.
             leapt = mark.at > 0 and seq >= (mark.at + 1) * 1_000
