@@ -53,23 +53,18 @@ export class Presence {
 
   // ---------------------------------------------------------------- from the subscriptions
 
-  /** Show a later subscription the members that others already know. */
-  show(state: SubscriptionState): void {
-    if (!wants(state)) return;
-    for (const [topic, members] of this._members.complete()) {
-      const change = { topic, members, change: 'snapshot', member: undefined } as const;
-      if (covers(state, topic)) this._showOne(state, change);
-    }
-  }
-
-  /** Show an empty member list to a subscription that was refused for now. */
-  hide(state: SubscriptionState): void {
-    for (const [topic] of wants(state) ? this._members.complete() : []) {
+  /**
+   * Show a subscription the known members of the topics that no route leads to it, before one does.
+   *
+   * @param hidden They were refused for now: show empty lists.
+   */
+  show(state: SubscriptionState, hidden?: boolean): void {
+    for (const [topic, known] of wants(state) ? this._members.complete() : []) {
       if (covers(state, topic) && !this._leadsTo(state, topic)) {
-        this._showOne(state, { topic, members: [], change: 'snapshot', member: undefined });
+        const members = hidden ? [] : known;
+        this._showOne(state, { topic, members, change: 'snapshot', member: undefined });
       }
     }
-    this.keepTopics();
   }
 
   /** Forget topics whose presence no subscription wants. */

@@ -61,8 +61,8 @@ export class Subscriptions {
   subscribe(request: Subscribe): void {
     const state = new SubscriptionState(request, this._cursorFor(request));
     this.routes.all.set(request.sub, state);
-    this.routes.add(state);
     this.presence?.show(state);
+    this.routes.add(state);
     if (this._context.peer) this._request(state);
   }
 
@@ -219,8 +219,8 @@ export class Subscriptions {
     this.requests.set(ref, state);
     if (state.unrouted) {
       state.unrouted = false;
-      this.routes.add(state);
       this.presence?.show(state);
+      this.routes.add(state);
     }
     state.ref = ref;
     state.phase = 'joining';
@@ -340,7 +340,8 @@ export class Subscriptions {
       // The replay will bring the messages of the others that arrive by other subscriptions.
       state.unrouted = true;
       this.routes.remove(state, [...later]);
-      this.presence?.hide(state);
+      this.presence?.show(state, true);
+      this.presence?.keepTopics();
       state.held = state.held.filter(
         ({ topic, seq }) => seq === undefined || this.routes.find(topic).includes(state),
       );

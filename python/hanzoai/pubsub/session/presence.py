@@ -54,18 +54,15 @@ class Presence:
 
     # ---------------------------------------------------------------- from the subscriptions
 
-    def show(self, state: SubscriptionState) -> None:
-        """Report the known members to a later subscription."""
-        for topic, members in self._members.complete():
-            if _wants(state) and _covers(state, topic):
-                self._ports.presence_changed(state.sub, PresenceChange(topic, members, "snapshot"))
+    def show(self, state: SubscriptionState, *, hidden: bool = False) -> None:
+        """Report the known members of the topics that no route leads to it, before one does.
 
-    def hide(self, state: SubscriptionState) -> None:
-        """Report an empty list to a subscription for topics that were denied temporarily."""
-        for topic, _ in self._members.complete():
+        `hidden`: they were rejected temporarily; report empty lists.
+        """
+        for topic, members in self._members.complete():
             if _wants(state) and _covers(state, topic) and not self._leads_to(state, topic):
-                self._ports.presence_changed(state.sub, PresenceChange(topic, (), "snapshot"))
-        self.keep_topics()
+                change = PresenceChange(topic, () if hidden else members, "snapshot")
+                self._ports.presence_changed(state.sub, change)
 
     def keep_topics(self) -> None:
         """Drop topics without a subscription that requested presence."""

@@ -75,8 +75,8 @@ class Subscriptions:
         """Add a subscription; request it if there is a connection."""
         state = SubscriptionState(request, self.cursors(request, self._context.options))
         self.routes.all[request.sub] = state
-        self.routes.add(state)
         self.presence.show(state)
+        self.routes.add(state)
         if self._context.peer is not None:
             self._request(state)
 
@@ -219,8 +219,8 @@ class Subscriptions:
     def _send_subscribe(self, state: SubscriptionState) -> None:
         if state.unrouted:
             state.unrouted = False
-            self.routes.add(state)
             self.presence.show(state)
+            self.routes.add(state)
         self.requests.pop(state.ref, None)
         ref = state.ref = self._next_ref("s")
         self.requests[ref] = state
@@ -274,6 +274,8 @@ class Subscriptions:
             return
         whole = state.whole
         rest = self._admit(state, at, complete=True)
+        for topic, count in state.lost.items():
+            self._ports.gap(state.sub, Gap(topic, None, None, count, "unproven"))
         state.answered = True
         state.phase = LIVE
         state.recovering = False
@@ -308,9 +310,6 @@ class Subscriptions:
                 run.append(step)
         if run:
             self._ports.deliver_replay(sub, run)
-        if complete:
-            for topic, count in state.lost.items():
-                self._ports.gap(sub, Gap(topic, None, None, count, "unproven"))
         return rest
 
     # ---------------------------------------------------------------- refusals
@@ -332,7 +331,8 @@ class Subscriptions:
             # Messages of the others that arrive by other subscriptions will be replayed.
             state.unrouted = True
             self.routes.remove(state, later)
-            self.presence.hide(state)
+            self.presence.show(state, hidden=True)
+            self.presence.keep_topics()
             state.held = [
                 m for m in state.held if m.seq is None or state in self.routes.find(m.topic)
             ]
