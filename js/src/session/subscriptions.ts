@@ -346,7 +346,7 @@ export class Subscriptions {
         ({ topic, seq }) => seq === undefined || this.routes.find(topic).includes(state),
       );
     }
-    if (!state.recovering || denied.length)
+    if (!state.recovering || denied.length || later.size)
       this._deliveries.joined(state.request.sub, granted, denied);
     return granted.length > 0;
   }

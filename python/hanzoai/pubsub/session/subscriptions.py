@@ -336,7 +336,7 @@ class Subscriptions:
             state.held = [
                 m for m in state.held if m.seq is None or state in self.routes.find(m.topic)
             ]
-        if not state.recovering or denied:
+        if not state.recovering or denied or later:
             self._ports.joined(state.sub, granted, tuple(denied))
         return bool(granted)
 
