@@ -195,6 +195,25 @@ async def test_a_model_that_fails_during_an_answer_aborts_the_stream(
     assert (final.status, final.text, final.reason) == ("aborted", "Let me ", "error")
 
 
+async def test_the_asynchronous_stream_of_a_model_may_have_a_plain_close(
+    pubsub_memory: MemoryServer,
+) -> None:
+    closed: list[bool] = []
+
+    class Stream:
+        async def __aiter__(self) -> AsyncIterator[Any]:
+            yield {"type": "response.output_text.delta", "delta": "Hi"}
+
+        def close(self) -> None:
+            closed.append(True)
+
+    ps = pubsub_memory.client()
+    async with stream_writer(ps, TOPIC) as writer:
+        await writer.pipe(from_openai(Stream()))
+    assert (await stream_reader(ps, TOPIC).final()).text == "Hi"
+    assert closed == [True]
+
+
 async def test_a_cancelled_stream_closes_the_stream_of_the_model(
     pubsub_memory: MemoryServer,
 ) -> None:

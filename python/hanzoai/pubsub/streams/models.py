@@ -15,6 +15,7 @@ part with the `id` of its call.
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
@@ -317,7 +318,9 @@ class AsyncModelSource(ModelSource):
             for name in ("aclose", "close"):
                 close = getattr(self._source, name, None)
                 if close is not None:
-                    await close()
+                    closing = close()
+                    if inspect.isawaitable(closing):
+                        await closing
                     break
 
 
