@@ -100,6 +100,7 @@ function locate(data: unknown, { path = [] }: StandardIssue): [field: string, fo
 
 function describe(value: unknown): string {
   if (value === undefined) return 'missing';
-  const kind = value === null ? 'null' : Array.isArray(value) ? 'array' : typeof value;
-  return `not valid (${kind})`;
+  const type = Array.isArray(value) ? 'array' : typeof value;
+  const kind = value === null ? 'null' : `${/^[ao]/.test(type) ? 'an' : 'a'} ${type}`;
+  return `${kind}, which is not valid`;
 }

@@ -60,7 +60,7 @@ for (const [library, schema] of Object.entries(ORDERS)) {
         [error.code, error.topic, error.field, error.id],
         ['schema', 'demo.orders', 'data.count', id],
       );
-      assert.match(error.message, /`data.count` is not valid \(string\)/);
+      assert.match(error.message, /`data.count` is a string, which is not valid/);
       assert.equal(error.issues?.length, 1);
       assert.doesNotMatch(`${error.stack}${JSON.stringify(error)}`, /secret|many/);
       return true;
@@ -170,8 +170,9 @@ test('an error names the first invalid fields by path, and counts the rest', asy
   await assert.rejects(lists.publish({ data: { items, note: null } as never }), {
     field: 'data.items[1].sku',
     message:
-      'A publish to `lists` does not match its schema: `data.items[1].sku` is not valid (number); ' +
-      '`data.items[2].sku` is missing; `data.items[3]` is not valid (null); and 1 more.',
+      'A publish to `lists` does not match its schema: `data.items[1].sku` is a number, ' +
+      'which is not valid; `data.items[2].sku` is missing; `data.items[3]` is null, which is not ' +
+      'valid; and 1 more.',
   });
 });
 
