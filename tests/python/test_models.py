@@ -22,7 +22,7 @@ from hanzoai.pubsub.streams import (
 from hanzoai.pubsub.streams.parts import grow
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
     import anthropic
     import openai

@@ -199,7 +199,7 @@ def partial_json(text: str) -> Any:
 
 
 def _reject(constant: str) -> Any:
-    """Python reads constants that JSON does not have, such as NaN."""
+    """Python also reads constants that are not JSON, such as NaN."""
     raise ValueError(constant)
 
 
