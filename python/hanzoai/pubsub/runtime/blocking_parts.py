@@ -56,7 +56,7 @@ def iterate(
     """
     while True:
         try:
-            item = call(lambda: _following(source))
+            item = call(lambda: anext(source, _END))
         except ClosedError:
             if not ends_with_client:
                 raise
@@ -66,13 +66,9 @@ def iterate(
         yield item
 
 
-async def _following(source: AsyncIterator[Any]) -> Any:
-    return await anext(source, _END)
-
-
 def _without_loop(source: AsyncIterator[Any]) -> Any:
     """The next item of a closed client, whose loop has ended; the end if it would have to wait."""
-    following = _following(source)
+    following = anext(source, _END)
     try:
         following.send(None)
     except StopIteration as done:
