@@ -10,7 +10,7 @@ import asyncio
 import itertools
 import logging
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVarTuple
 
 from hanzoai.pubsub.errors import AuthRefused, ClosedError, PubSubError, from_code
 from hanzoai.pubsub.generated.lifecycle import PUBLIC
@@ -28,7 +28,7 @@ from hanzoai.pubsub.settings.checks import check_seconds
 from hanzoai.pubsub.values import StateChange, StateName
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from hanzoai.pubsub.clock import TimerHandle
     from hanzoai.pubsub.generated.wire import AuthFrame, Denial
@@ -46,10 +46,12 @@ if TYPE_CHECKING:
         StateChanged,
         TimerName,
     )
-    from hanzoai.pubsub.session.requests import Publish, Subscribe
+    from hanzoai.pubsub.session.requests import Subscribe
     from hanzoai.pubsub.settings.options import ClientOptions
     from hanzoai.pubsub.settings.session import SessionOptions
     from hanzoai.pubsub.values import Duration
+
+Ts = TypeVarTuple("Ts")
 
 logger = logging.getLogger("hanzoai.pubsub")
 
@@ -152,22 +154,24 @@ class Driver:
             self.call(self.session.unsubscribe, sub)
             self._waiters.notify()
 
-    def publish(self, request: Publish, deadline: float) -> asyncio.Future[Outcome]:
-        """Publish, or give up at the deadline; the future receives the outcome."""
+    def settled(
+        self, ref: int, deadline: float, step: Callable[[*Ts], None], *args: *Ts
+    ) -> asyncio.Future[Outcome]:
+        """Perform a step that settles `ref`, or give up at the deadline; returns the outcome."""
         if self._given_up:
             self._expire_given_up()  # their room in the queue is free
         settled: asyncio.Future[Outcome] = self.loop.create_future()
-        self._unsettled[request.ref] = settled, deadline
+        self._unsettled[ref] = settled, deadline
         if deadline < self._next_deadline:
             self._expire_at(deadline)
         steps = self._steps
         if steps.busy:
-            self.call(self.session.publish, request)
+            self.call(step, *args)
             return settled
         # Same as `call`, inlined because it runs for every publish.
         steps.busy = True
         try:
-            self.session.publish(request)
+            step(*args)
         finally:
             steps.busy = False
         if steps.waiting:
@@ -207,18 +211,6 @@ class Driver:
     def _expire_given_up(self) -> None:
         given_up, self._given_up = self._given_up, []
         self.call(self.session.expire, given_up)
-
-    def update_presence(
-        self, topic: str | None, data: Mapping[str, Any], deadline: float = math.inf
-    ) -> asyncio.Future[Outcome]:
-        """Change the user's own presence; the future receives the outcome until the deadline."""
-        ref = self.number()
-        settled: asyncio.Future[Outcome] = self.loop.create_future()
-        self._unsettled[ref] = settled, deadline
-        if deadline < self._next_deadline:
-            self._expire_at(deadline)
-        self.call(self.session.update_presence, topic, data, ref)
-        return settled
 
     def check_open(self) -> None:
         """Raise the error that ended the client, if it has ended.

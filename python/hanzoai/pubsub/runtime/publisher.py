@@ -6,6 +6,7 @@ Publishes go over the connection, where they are pipelined and queued, or in an 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, cast, get_args
 
@@ -160,7 +161,8 @@ class Publisher:
         if not self._options.echo:
             ids = (one.id for one in publish.messages)
             driver.deliveries.remember_own(ids, len(driver.session.publishes))
-        return driver.publish(publish, self._clock.now() + seconds)
+        deadline = self._clock.now() + seconds
+        return driver.settled(publish.ref, deadline, driver.session.publish, publish)
 
     async def _request(self, publish: Publish, seconds: float, via: Via) -> Outcome:
         """Publish over HTTP, or over the connection if there is no HTTP API."""
@@ -219,7 +221,9 @@ class Publisher:
         driver.check_open()
         seconds = driver.timeout_of(timeout)
         driver.connect()
-        outcome = await driver.update_presence(topic, dict(data), self._clock.now() + seconds)
+        ref, deadline = driver.number(), self._clock.now() + seconds
+        update = driver.session.update_presence
+        outcome = await driver.settled(ref, deadline, update, topic, dict(data), ref)
         if isinstance(outcome, Unknown):
             if driver.state != "connected":
                 raise driver.failures.not_connected(seconds, code="not_connected", topic=topic)
@@ -237,13 +241,16 @@ class Publisher:
 
     def set_presence(self, topic: str, data: Mapping[str, Any]) -> None:
         """Set the presence of this client, now or with the next connection; report a rejection."""
+        driver = self._driver
+        ref, update = driver.number(), driver.session.update_presence
 
         def report(settled: asyncio.Future[Outcome]) -> None:
             outcome = settled.result()
             if isinstance(outcome, Rejected) and outcome.code != "closed":
-                self._driver.listeners.report(rejected(outcome, topic), topic)
+                driver.listeners.report(rejected(outcome, topic), topic)
 
-        self._driver.update_presence(topic, dict(data)).add_done_callback(report)
+        settled = driver.settled(ref, math.inf, update, topic, dict(data), ref)
+        settled.add_done_callback(report)
 
     # ------------------------------------------------------------ inside
 
