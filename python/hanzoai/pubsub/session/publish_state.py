@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from hanzoai.pubsub.generated.wire import ErrorInfo, PublishResult
+from hanzoai.pubsub.model import trusted
 from hanzoai.pubsub.session.ports import Rejected
 
 if TYPE_CHECKING:
@@ -16,6 +17,9 @@ UNANSWERED: Final = PublishResult(
     error=ErrorInfo(code="outcome_unknown", message="The server sent no result for this message.")
 )
 """The result of a message that is missing in the server's answer."""
+
+_STATED: Final = {"id", "timestamp", "seq", "duplicate"}
+"""Fields of a result that is not an error."""
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
@@ -45,11 +49,16 @@ class PublishState:
         return [n for n, result in enumerate(self.results) if result is None]
 
 
-def result_of(frame: PublishedFrame) -> PublishResult:
-    """The result in the server's answer to one message."""
-    return PublishResult(
-        id=frame.id, timestamp=frame.timestamp, seq=frame.seq, duplicate=frame.duplicate
-    )
+def result_of(frame: PublishedFrame, sent_id: str | None) -> PublishResult:
+    """The result in the server's answer to one message, with the sent id if it states none."""
+    fields = {
+        "id": frame.id or sent_id,
+        "timestamp": frame.timestamp,
+        "seq": frame.seq,
+        "duplicate": frame.duplicate,
+        "error": None,
+    }
+    return trusted(PublishResult, fields, _STATED)
 
 
 def rejection(frame: ErrorFrame) -> Rejected:

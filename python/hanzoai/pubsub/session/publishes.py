@@ -49,9 +49,6 @@ _ONE: Final = {"message", "ref"}
 _ABSENT: Final = dict.fromkeys(("messages", "topic", "data", "message_type", "ttl", "id"))
 """Its other fields."""
 
-_RESULT: Final = {"id", "timestamp", "seq", "duplicate"}
-"""Fields of a result that is not an error."""
-
 
 class Publishes:
     """Unsettled publishes of a session.
@@ -180,23 +177,12 @@ class Publishes:
             return False
         publish = entry.publish
         if len(publish.messages) == 1 and frame.results is None:
-            # Fast path: nearly every answer is to one message. Sent publishes are not in the keys.
-            del self._flight[entry.ref]
-            self._flying[0] -= 1
-            self._flying[1] -= publish.size
-            fields = {
-                "id": frame.id or publish.messages[0].id,
-                "timestamp": frame.timestamp,
-                "seq": frame.seq,
-                "duplicate": frame.duplicate,
-                "error": None,
-            }
-            result = trusted(PublishResult, fields, _RESULT)
-            self._ports.settle(publish.ref, Acked((result,)))
+            # Fast path: nearly every answer is to one message.
+            self._settle(entry, Acked((result_of(frame, publish.messages[0].id),)))
             if self._queue:
                 self.flush()
             return True
-        results = [result_of(frame)] if frame.results is None else frame.results
+        results = [result_of(frame, None)] if frame.results is None else frame.results
         pause: int | None = None
         for n, slot in enumerate(entry.unanswered()):
             result = results[n] if n < len(results) else UNANSWERED

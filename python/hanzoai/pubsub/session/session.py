@@ -116,8 +116,6 @@ class Session:
             self.publishes.publish(request)
             if lifecycle.state != "connected":
                 self._called()
-            elif not self._timers.due:
-                return  # fast path: usually there is nothing to do at the end of the step
         self.end_step()
 
     def expire(self, refs: Iterable[int]) -> None:

@@ -216,7 +216,7 @@ class PlainDialect:
             result = _refused(frame)
         else:
             session.lifecycle.note_useful()
-            result = result_of(frame)
+            result = result_of(frame, entry.publish.messages[slot].id)
         pause = publishes.set_result(entry, slot, result)
         if not left:
             publishes.settle_or_requeue(entry, pause)
