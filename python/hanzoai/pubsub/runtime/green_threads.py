@@ -90,6 +90,3 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
     if gevent is None or not gevent.is_module_patched("threading"):
         return asyncio.new_event_loop()
     return GreenEventLoop(selectors.DefaultSelector())
-
-
-__all__ = ["GreenEventLoop", "new_event_loop", "others_run"]
