@@ -141,6 +141,15 @@ def test_a_job_that_the_tracker_does_not_know_at_the_end_is_still_to_be_reported
     assert watched.jobs.all_reported()
 
 
+def test_the_end_finds_jobs_after_one_that_spark_rejected(tracker: Tracker) -> None:
+    watched = Watched(tracker)
+    tracker.run(1, status="SUCCEEDED")
+    watched.begun = 2
+    watched.jobs.end()
+    assert watched.report_changes() == [(1, "ended", 0)]
+    assert watched.jobs.all_reported()
+
+
 def test_a_stage_that_is_complete_is_not_read_again(tracker: Tracker) -> None:
     watched = Watched(tracker)
     tracker.run(0, 3)

@@ -175,9 +175,12 @@ class Jobs:
             self._report_job(job)
 
     def _begun(self) -> list[int]:
-        """Return new jobs: their numbers are consecutive."""
+        """Return new jobs: their numbers are consecutive.
+
+        Spark gives a number also to a job that it rejects, and reports no such job.
+        """
         found: list[int] = []
-        highest = max(self._tracker.getActiveJobsIds(), default=-1)
+        highest = max([*self._tracker.getActiveJobsIds(), self._last])
         for id in range(self._next, self._next + _PROBED_MAX):
             if self._tracker.getJobInfo(id) is not None:
                 found.append(id)
