@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from hanzoai.pubsub import PresenceChange, PubSubClient, users_of
 from pubsub_server.backplanes.redis import wire
+from pubsub_server.backplanes.redis.lease import Lease
+from pubsub_server.shared.wall_clock import now_ms
 from tests.cluster.fleet import BOUND, TIMEOUT, meeting, node_process, nodes, peer, present, stream
 from tests.cluster.waiting import until
 
@@ -548,3 +551,23 @@ async def test_a_connection_whose_late_join_finds_a_newer_one_at_another_node_en
                 free.set()
                 assert await ann.closed() == 4409
                 await back.fence()
+
+
+async def test_a_client_moves_from_a_node_that_accepted_it_before_its_first_heartbeat(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with asyncio.timeout(BOUND), nodes(store, 1) as (b,), AsyncExitStack() as stack:
+        with monkeypatch.context() as patch:
+            patch.setattr(Lease, "_beat", asyncio.Event().wait)
+            (a,) = await stack.enter_async_context(nodes(store, 1))
+        # The clock of this machine is an hour ahead.
+        core: Any = a.hub.core
+        monkeypatch.setattr(core.backplane._lease.clock, "_wall", lambda: now_ms() + 3_600_000)
+        ann = await stack.enter_async_context(peer(a, a.token("ann")))
+        await ann.subscribe(TOPIC)
+        assert users(await snapshot(ann)) == ["ann"]
+        async with peer(b, b.token("ann"), ann.client_id) as back:
+            await back.subscribe(TOPIC)
+            assert users(await snapshot(back)) == ["ann"]
+            assert await ann.closed() == 4409
+            await back.fence()

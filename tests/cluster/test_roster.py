@@ -360,6 +360,17 @@ async def test_of_two_connections_within_the_accuracy_of_the_clocks_the_last_joi
         await until(lambda: a.reported, [("join", "cl_1"), ("move", "cl_1")])
 
 
+async def test_a_change_does_not_take_a_member_from_a_connection_that_may_be_newer(
+    store: Store,
+) -> None:
+    async with two(store) as (a, b):
+        await a.roster.join(TOPIC, "cl_1", dated(1_050, "first"))
+        await b.roster.join(TOPIC, "cl_1", dated(1_000, "last", within=100))
+        a.roster.update(TOPIC, "cl_1", "msg_1", dated(1_050, "changed"))
+        await until(lambda: a.own[1:], [("overruled", "cl_1")])
+        assert await b.members() == {"cl_1": (True, dated(1_000, "first", within=100))}
+
+
 async def test_a_change_whose_answer_is_lost_is_reported_once(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

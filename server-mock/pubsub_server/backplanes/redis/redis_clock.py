@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 DRIFT_MS: Final = 1
 """Maximum milliseconds by which two clocks move apart between two readings."""
+UNKNOWN: Final = (0, 2**53 - 1)
+"""Bounds of a time that may be any time."""
 
 
 class RedisClock:
@@ -22,7 +24,7 @@ class RedisClock:
     machine's clock; they do not change the steady one.
 
     Args:
-        wall: Unix ms of the machine's clock; it counts until the first reading.
+        wall: Unix ms of the machine's clock; `now` returns it until the first reading.
         steady: Seconds that never decrease.
     """
 
@@ -58,15 +60,16 @@ class RedisClock:
 
     def now(self) -> int:
         """Unix ms of Redis."""
-        earliest, latest = self.bounds_at(self.steady())
-        return (earliest + latest) // 2
+        if self._bounds is None:
+            return self._wall()
+        return self.steady() + sum(self._bounds) // 2
 
     def bounds_at(self, steady: int) -> tuple[int, int]:
         """The earliest and latest Unix ms of Redis when `steady` was this.
 
-        Later readings bring them closer together.
+        Later readings bring them closer together. Before the first one, they are `UNKNOWN`: the
+        clock of the machine may be wrong.
         """
         if self._bounds is None:
-            wall = self._wall() - (self.steady() - steady)
-            return wall, wall
+            return UNKNOWN
         return steady + self._bounds[0], steady + self._bounds[1]

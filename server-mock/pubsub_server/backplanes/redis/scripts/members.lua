@@ -102,7 +102,7 @@ for at = 6, #ARGV, 6 do
     answer = 'k ' .. rest
   else
     local ours = owner == node or (op == 'a' and string.find(id, ',' .. owner .. ',', 1, true))
-    if ours or (not left and earliest(body) > earliest(rest)) then
+    if ours or (not left and earliest(body) > latest(rest)) then
       write(body)
       if op == 'a' then id = '' end
       if not ours then queue_change(base, 'm', topic, client, id, node) end
