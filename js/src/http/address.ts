@@ -28,6 +28,6 @@ export function doubtAddress({ httpUrl, httpDerived, socketUrl }: ClientOptions)
   }
   if (http.host !== socket.host) return {};
   return {
-    remedy: `The WebSocket has this address, too: route \`/v1/\` to the HTTP API, or pass \`restUrl\`.`,
+    remedy: `The WebSocket has this address, too: route \`/v1/\` to the HTTP API, or set \`restUrl\` to its address.`,
   };
 }

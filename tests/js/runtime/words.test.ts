@@ -605,7 +605,7 @@ test('a `restUrl` with the address of the WebSocket is doubted only if another s
   const { remedy } = await received(overHttp({ url, restUrl }, nothing).presence('a.b'));
   assert.equal(
     remedy,
-    'The WebSocket has this address, too: route `/v1/` to the HTTP API, or pass `restUrl`.',
+    'The WebSocket has this address, too: route `/v1/` to the HTTP API, or set `restUrl` to its address.',
   );
   const known = async () => Response.json({ code: 'not_found' }, { status: 404 });
   const missing = await received(overHttp({ url, restUrl }, known).presence('a.b'));

@@ -157,7 +157,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   'the budget is never used up': {
     file: 'session/publishes.ts',
-    from: 'if (rate) this._budget = Math.max(this._budget - count * 1000, (burst - rate) * 1000);',
+    from: 'this._budget = Math.max(this._budget - count * 1000, (burst - rate) * 1000);',
     to: '',
     silent: true,
   },
@@ -180,7 +180,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   'a later subscription does not receive known members': {
     file: 'session/presence.ts',
-    from: 'if (covers(state, topic)) this._showOne(state, change);',
+    from: "this._showOne(state, { topic, members, change: 'snapshot', member: undefined });",
     to: '',
   },
   'own presence is not sent again': {

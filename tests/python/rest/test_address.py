@@ -66,7 +66,8 @@ async def test_the_remedy_for_one_address_of_both_names_its_proxy_and_the_option
         await rest.perform(rest_calls.history("a.b"))
     await rest.close()
     assert caught.value.remedy == (
-        "The WebSocket has this address, too: route `/v1/` to the HTTP API, or pass `rest_url`."
+        "The WebSocket has this address, too: route `/v1/` to the HTTP API, or set `rest_url` to"
+        " its address."
     )
 
 

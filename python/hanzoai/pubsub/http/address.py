@@ -45,8 +45,8 @@ def doubt_address(error: E, options: ClientOptions, body: bytes = b"") -> E:
             error.remedy = f"The HTTP API is probably at {likely}: pass this as `rest_url`."
         elif same:
             error.remedy = (
-                "The WebSocket has this address, too: route `/v1/` to the HTTP API, or pass"
-                " `rest_url`."
+                "The WebSocket has this address, too: route `/v1/` to the HTTP API, or set"
+                " `rest_url` to its address."
             )
     return error
 
