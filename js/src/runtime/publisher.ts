@@ -74,11 +74,11 @@ export class Publisher implements OutcomePort {
         const outcome = await this._submit(frame, options, true);
         results.push(...this._resultsOf(frame, options, outcome));
       } catch (error) {
-        // Keep the results of earlier messages if these fail.
-        if (!(results[0] && error instanceof PubSubError)) throw error;
+        if (!(error instanceof PubSubError)) throw error;
+        const { code, message, cause } = error;
         for (const { id, publication } of frame) {
-          const details = { ...error, id, topic: publication.topic };
-          results.push(fromCode(error.code, error.message, details));
+          const details = { ...error, cause, id, topic: publication.topic };
+          results.push(fromCode(code, message, details));
         }
       }
     }

@@ -409,10 +409,22 @@ test('each message of a batch over HTTP has the error of the request that carrie
   http.close();
 });
 
-test('a batch whose first request fails is rejected', async () => {
+test('each message of a batch has the error of the first request with its cause', async () => {
   const { ps, clock } = failing(['ECONNREFUSED'], async () => ({ value: 'token' }));
-  const published = ps.publishMany([['a.b', { data: 1 }]], { via: 'rest' }).catch((error) => error);
+  const messages = [
+    ['a.b', { data: 1, id: 'm1' }],
+    ['a.c', { data: 2, id: 'm2' }],
+  ] as const;
+  const published = ps.publishMany(messages, { via: 'rest' });
   await clock.advance(60_000);
-  assert.ok((await published) instanceof PubSubError);
+  const results = await published;
+  assert.deepEqual(
+    results.map((result) => result instanceof OperationTimeout && [result.topic, result.id]),
+    [
+      ['a.b', 'm1'],
+      ['a.c', 'm2'],
+    ],
+  );
+  assert.ok(results.every((result) => result instanceof Error && result.cause instanceof Error));
   await ps.close();
 });
