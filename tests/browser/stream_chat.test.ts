@@ -255,6 +255,31 @@ test('an answer survives a reload and the SIGKILL of its writer, code point for 
   assert.deepEqual([...(await textOf(ana))], [...whole]);
 });
 
+test('the room shows why a suggestion was not sent, until one is', async (t) => {
+  const url = await startChat(t);
+  const ana = await enter(t, url, 'ana');
+  let isRefusing = true;
+  await ana.routeWebSocket('**', (socket) => {
+    const server = socket.connectToServer();
+    socket.onMessage((text) => {
+      const { type, ref, message } = JSON.parse(String(text));
+      if (!isRefusing || type !== 'publish' || message.type !== 'question')
+        return server.send(text);
+      const refusal = { type: 'error', ref, code: 'forbidden', message: 'Nobody may ask now.' };
+      return socket.send(JSON.stringify(refusal));
+    });
+  });
+  await ana.reload();
+  const suggestion = ana.locator('.welcome').getByRole('button').first();
+  await suggestion.click();
+  const alert = ana.locator('.welcome [role=alert]');
+  await alert.getByText(/^Not sent: Nobody may ask now\b/).waitFor();
+  isRefusing = false;
+  await suggestion.click();
+  await ana.locator('.said', { hasText: 'Why did the relay' }).waitFor();
+  assert.equal(await alert.count(), 0, 'the conversation replaces the welcome');
+});
+
 test('the chat works with the keyboard, and has no problems at three widths, light and dark', async (t) => {
   const url = await startChat(t);
   const ana = await enter(t, url, 'ana');
