@@ -72,7 +72,8 @@ class Command:
 def _serve(argv: Sequence[str]) -> int:
     parser = Parser(
         prog="hanzo-pubsub serve",
-        usage="hanzo-pubsub serve [--dev] [--config FILE] [--check-config] [--SETTING VALUE ...]",
+        usage="hanzo-pubsub serve [--dev] [--config FILE] [--check-config]"
+        f"\n{' ' * 26}[--SETTING VALUE ...]",
         description="Run a Hanzo PubSub server until SIGTERM or Ctrl-C. When the server accepts "
         "connections, it prints one JSON line with its addresses. Logs go to standard error.",
         epilog="Every setting is also an environment variable (HANZO_PUBSUB_HTTP_PORT) and a key "
@@ -187,7 +188,11 @@ def _token(argv: Sequence[str]) -> int:
     who.add_argument("--avatar-url", metavar="URL", help="URL of the user's picture")
     kind = who.add_mutually_exclusive_group()
     kind.add_argument(
-        "--kind", choices=KINDS, default="user", help="kind of the identity [default: user]"
+        "--kind",
+        choices=KINDS,
+        default="user",
+        metavar="KIND",
+        help=f"kind of the identity: {', '.join(KINDS)} [default: user]",
     )
     for name in ("service", "admin"):
         kind.add_argument(

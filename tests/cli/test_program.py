@@ -80,6 +80,17 @@ def test_help_of_a_command_lists_only_the_exit_codes_that_it_can_return(
     assert ("--count" in listed) is (command == "subscribe")
 
 
+@pytest.mark.parametrize("command", ["", *COMMANDS, *SERVER_COMMANDS])
+def test_help_fits_into_a_terminal_of_80_columns(
+    command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main([command, "--help"] if command else ["--help"]) == Exit.OK
+    printed = capsys.readouterr().out.splitlines()
+    assert printed
+    assert not [line for line in printed if len(line) > 80]
+
+
 def test_help_of_publish_names_every_field_of_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["publish", "--help"]) == Exit.OK
     told = capsys.readouterr().out
@@ -166,6 +177,7 @@ def test_wrong_arguments_are_2_with_a_remedy(
         (["presence", "a.*", "--watch"], "topic"),
         (["history", "a.*"], "topic"),
         (["subscribe", "a..b"], "topic"),
+        (["doctor", "--topic", "a..b"], "topic"),
     ],
 )
 def test_invalid_arguments_are_reported_before_the_connection(

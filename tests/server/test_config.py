@@ -83,6 +83,16 @@ def test_every_setting_is_a_flag_a_variable_and_a_key_of_the_same_name(tmp_path:
             assert getattr(settings, name) == value, name
 
 
+@pytest.mark.parametrize(
+    ("flag", "placeholder"),
+    [("--tls-cert", "FILE"), ("--unauthenticated-per-address", "N"), ("--max-payload", "SIZE")],
+)
+def test_the_help_of_a_flag_shows_the_kind_of_its_value(flag: str, placeholder: str) -> None:
+    parser = argparse.ArgumentParser()
+    add_flags(parser)
+    assert f"  {flag} {placeholder}" in parser.format_help()
+
+
 def test_an_audit_log_needs_a_place() -> None:
     assert "set one of them" in problems({"audit_topics": "org.**"})
     assert "set redis_url" in problems({"audit_redis": True, "audit_topics": "org.**"})

@@ -406,8 +406,11 @@ def _metavar(name: str) -> str:
         return "JSON"
     if found := next((METAVARS[each] for each in metadata(field) if each in METAVARS), None):
         return found
-    number = field.annotation is int or field.annotation is float
-    return "N" if number else name.rsplit("_", 1)[-1].upper()
+    parts = [getattr(part, "__origin__", part) for part in get_args(field.annotation)]
+    kinds = (field.annotation, *parts)
+    if Path in kinds:
+        return "FILE"
+    return "N" if int in kinds or float in kinds else name.rsplit("_", 1)[-1].upper()
 
 
 def _with_unit(name: str, value: object) -> object:

@@ -6,6 +6,7 @@ import argparse
 import json
 import re
 import sys
+import textwrap
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
@@ -25,6 +26,13 @@ FILE_MAX: Final = 16 * 1024 * 1024
 """Maximum bytes of a file with data."""
 _UNIX_MS: Final = 10**11
 """Numbers from here on are Unix milliseconds (1973 and later), smaller ones seconds."""
+
+
+class _Help(argparse.HelpFormatter):
+    """Wraps the description and keeps the lines of the exit codes."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return "\n".join(textwrap.fill(line, width) for line in text.splitlines())
 
 
 class Parser(argparse.ArgumentParser):
@@ -49,7 +57,7 @@ class Parser(argparse.ArgumentParser):
             prog=f"hanzo-pubsub {command}",
             description=description,
             epilog=epilog(exits, counts=counts),
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+            formatter_class=_Help,
             allow_abbrev=False,
         )
 

@@ -22,7 +22,7 @@ GROUP: Final = "hanzo_pubsub.commands"
 COMMANDS: Final[dict[str, str]] = {
     "publish": "publish one message, or one JSON value per line from standard input",
     "subscribe": "print messages as they arrive",
-    "stream": "print a token stream while it grows, or publish standard input as one",
+    "stream": "print a token stream, or publish standard input as one",
     "request": "publish a request and print the reply",
     "respond": "answer requests with fixed data or the output of a command",
     "history": "print retained messages of a topic",
@@ -125,8 +125,8 @@ def _help() -> str:
         [
             "usage: hanzo-pubsub COMMAND [ARGUMENT ...]",
             "",
-            "Publish to Hanzo PubSub and read from it. The output is text on a terminal and JSON",
-            "elsewhere, one object per line. --json always prints JSON.",
+            "Publish to Hanzo PubSub and read from it. The output is text on a terminal and",
+            "JSON elsewhere, one object per line. --json always prints JSON.",
             "",
             "commands:",
             *lines,

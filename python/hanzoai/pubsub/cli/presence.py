@@ -32,8 +32,8 @@ def _parser() -> Parser:
     parser = Parser(
         "presence",
         "Print the members of a topic, one JSON object per line. With --watch, also print changes:"
-        '\n{"change": "join", "member": {...}}. While it watches, the command is itself a member'
-        "\nthat others see. It leaves itself out of its output.",
+        ' {"change": "join", "member": {...}}. While it watches, the command is itself a member'
+        " that others see. It leaves itself out of its output.",
     )
     parser.add_argument("topic", metavar="TOPIC", help="a topic without wildcards")
     parser.add_argument("--watch", action="store_true", help="print changes until interrupted")

@@ -66,10 +66,10 @@ def _parser() -> Parser:
     parser = Parser(
         "publish",
         "Publish to a topic. The command exits when the server has the message. With --data -,"
-        '\nit reads one JSON object per line, {"type", "data", "id", "ttl", "meta"}; only "data" is'
-        "\nrequired. With --type, each line is only the data. The command publishes the lines in"
-        "\norder, and prints how many are published, duplicates, failed or unknown. An unknown line"
-        "\nmay have been published: its answer did not arrive.",
+        ' it reads one JSON object per line, {"type", "data", "id", "ttl", "meta"}; only "data" is'
+        " required. With --type, each line is only the data. The command publishes the lines in"
+        " order, and prints how many are published, duplicates, failed or unknown. An unknown line"
+        " may have been published: its answer did not arrive.",
     )
     parser.add_argument("topic", metavar="TOPIC", help="a topic without wildcards")
     # Only for the error: the data without --data is a likely mistake.

@@ -14,6 +14,7 @@ from hanzoai.pubsub.cli.arguments import (
     count,
     duration,
     json_argument,
+    number,
     usage_error,
 )
 from hanzoai.pubsub.cli.commands import Command
@@ -45,8 +46,8 @@ def _parser() -> Parser:
     parser = Parser(
         "respond",
         "Answer each request of a topic with the same data, or with the output of a command. The"
-        "\ncommand gets the data of the request as JSON on its standard input. Its output is the"
-        "\nreply: JSON, or else a string. Print each answered request, one JSON object per line.",
+        " command gets the data of the request as JSON on its standard input. Its output is the"
+        " reply: JSON, or else a string. Print each answered request, one JSON object per line.",
         counts=True,
     )
     parser.add_argument(
@@ -67,7 +68,7 @@ def _parser() -> Parser:
     )
     parser.add_argument(
         "--concurrency",
-        type=count,
+        type=number,
         default=10,
         metavar="N",
         help="requests that are handled at the same time, 1 to 1,000 [default: 10]",

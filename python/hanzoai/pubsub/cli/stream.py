@@ -51,9 +51,9 @@ def _parser() -> Parser:
     parser = Parser(
         "stream",
         "Print a token stream while it grows: the text on a terminal and with --raw, otherwise one"
-        "\nJSON event per line. If the topic has no stream, wait for the next one. With --write,"
-        "\npublish standard input as a stream. The exit code is 1 if the stream ends before the"
-        "\nanswer is complete.",
+        " JSON event per line. If the topic has no stream, wait for the next one. With --write,"
+        " publish standard input as a stream. The exit code is 1 if the stream ends before the"
+        " answer is complete.",
     )
     parser.add_argument("topic", metavar="TOPIC", help="a topic without wildcards")
     parser.add_argument("--write", action="store_true", help="publish standard input as a stream")

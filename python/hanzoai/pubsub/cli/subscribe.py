@@ -73,8 +73,8 @@ def _parser() -> Parser:
     parser = Parser(
         "subscribe",
         "Print messages as they arrive: one JSON object per line, or with --count one JSON array at"
-        "\nthe end. After a lost connection, the command continues where it stopped. It reports"
-        "\nmessages that can no longer be delivered as a gap on standard error.",
+        " the end. After a lost connection, the command continues where it stopped. It reports"
+        " messages that can no longer be delivered as a gap on standard error.",
         exits=REMOTE | {Exit.GAP},
         counts=True,
     )

@@ -13,6 +13,7 @@ from hanzoai.pubsub.cli.output import Output
 from hanzoai.pubsub.cli.session import run, server_urls, token_source
 from hanzoai.pubsub.errors import AuthRefused, InvalidOption
 from hanzoai.pubsub.settings.urls import endpoints
+from hanzoai.pubsub.topics import validate_pattern
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -39,8 +40,8 @@ def _parser() -> Parser:
     parser = Parser(
         "doctor",
         "Check every layer in order: DNS, TCP, TLS, HTTP, WebSocket, authentication, server-sent"
-        "\nevents, clock, token, access and payload size. Then print the first cause."
-        "\nThe command publishes nothing. It exits with 0 if every check passes, otherwise with 1.",
+        " events, clock, token, access and payload size. Then print the first cause."
+        " The command publishes nothing. It exits with 0 if every check passes, otherwise with 1.",
         exits=LOCAL,
     )
     parser.add_argument(
@@ -73,7 +74,7 @@ async def _examine(args: Namespace, output: Output) -> int:
         endpoints=found,
         token=token,
         token_problem=token_problem,
-        topics=tuple(args.topic),
+        topics=tuple(validate_pattern(topic) for topic in args.topic),
         patience=args.timeout or PATIENCE,
         wait_keepalive=args.wait_keepalive,
         allow_insecure=args.allow_insecure,
