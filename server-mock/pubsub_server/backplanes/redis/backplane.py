@@ -54,6 +54,29 @@ REMEMBERED_TOPICS: Final = 100_000
 SILENCE_MS: Final = 7 * 86_400_000
 
 
+class _Request:
+    """The arguments of `Backplane.replay`."""
+
+    def __init__(
+        self,
+        topics: Sequence[str],
+        patterns: Sequence[str],
+        wanted: Wanted,
+        allowed: Callable[[str], bool],
+    ) -> None:
+        self.topics = topics
+        self.patterns = patterns
+        self.wanted = wanted
+        self._allowed = allowed
+        self._trie: TopicTrie[None] = TopicTrie()
+        for pattern in patterns:
+            self._trie.insert(pattern, None)
+
+    def finds(self, topic: str) -> bool:
+        """Whether a pattern matches this topic, and the subscriber may read it."""
+        return bool(self._trie.match(topic)) and self._allowed(topic)
+
+
 class RedisBackplane:
     """See `backplane.Backplane`.
 
@@ -278,45 +301,30 @@ class RedisBackplane:
         allowed: Callable[[str], bool],
     ) -> Coroutine[Any, Any, Replay]:
         """See `backplane.Backplane`."""
-        wanted = Wanted(since, after, newest)
-        journal = self._tracks.begin()
-        return self._replay(journal, self._loop.time(), topics, patterns, wanted, allowed)
+        request = _Request(topics, patterns, Wanted(since, after, newest), allowed)
+        return self._replay(request, self._tracks.begin(), self._loop.time())
 
-    async def _replay(
-        self,
-        journal: Journal,
-        asked: float,
-        topics: Sequence[str],
-        patterns: Sequence[str],
-        wanted: Wanted,
-        allowed: Callable[[str], bool],
-    ) -> Replay:
+    async def _replay(self, request: _Request, journal: Journal, asked: float) -> Replay:
         while True:
-            now, replay = await self._replay_once(journal, asked, topics, patterns, wanted, allowed)
+            now, replay = await self._replay_once(request, journal, asked)
             begun = replay.begun or 0
-            if wanted.since is None or begun >= replay.unbroken or replay.unbroken > now:
+            if request.wanted.since is None or begun >= replay.unbroken or replay.unbroken > now:
                 return replay
             # This replay was the first use of a shard that has lost its data, so the reported loss
             # is later than `begun`. A stream that resumes at this time would get the loss again.
             journal, asked = self._tracks.begin(), self._loop.time()
 
     async def _replay_once(
-        self,
-        journal: Journal,
-        asked: float,
-        topics: Sequence[str],
-        patterns: Sequence[str],
-        wanted: Wanted,
-        allowed: Callable[[str], bool],
+        self, request: _Request, journal: Journal, asked: float
     ) -> tuple[int, Replay]:
         """Redis time, ms, and the replay."""
+        wanted, names = request.wanted, list(request.topics)
         try:
             async with asyncio.timeout(PATIENCE):
-                await asyncio.gather(*self._feed.ready((*topics, *patterns)))
-                names = list(topics)
-                if patterns:
-                    names += await self._search(patterns, set(topics), allowed)
-                    names += self._lost(journal, wanted.after, patterns, set(names), allowed)
+                await asyncio.gather(*self._feed.ready((*names, *request.patterns)))
+                if request.patterns:
+                    names += await self._search(request)
+                    names += self._lost(request, journal, set(names))
                 found = await self._reader.replay(names, wanted)
                 begun = await self._begun(asked, found)
                 read = {topic: 0 if log is None else log.last for topic, log in found.logs.items()}
@@ -376,35 +384,25 @@ class RedisBackplane:
         else:
             track.replay(last or 0)
 
-    async def _search(
-        self, patterns: Sequence[str], known: set[str], allowed: Callable[[str], bool]
-    ) -> list[str]:
-        trie = _trie(patterns)
+    async def _search(self, request: _Request) -> list[str]:
+        known = set(request.topics)
         names = await self._reader.topics(
-            0, lambda topic: topic not in known and bool(trie.match(topic)) and allowed(topic)
+            0, lambda topic: topic not in known and request.finds(topic)
         )
         return names[:REPLAY_TOPICS]
 
-    def _lost(
-        self,
-        journal: Journal,
-        after: Mapping[str, int],
-        patterns: Sequence[str],
-        known: set[str],
-        allowed: Callable[[str], bool],
-    ) -> list[str]:
+    def _lost(self, request: _Request, journal: Journal, known: set[str]) -> list[str]:
         """Topics of which this node has delivered more or less than the subscriber knows.
 
         A search does not find them if the store has lost their logs.
         """
-        trie, tracks = _trie(patterns), self._tracks
+        tracks = self._tracks
         return [
             topic
-            for topic, mark in after.items()
+            for topic, mark in request.wanted.after.items()
             if topic not in known
             and (tracks.unproven(topic) or tracks.live_after(journal, topic) not in (None, mark))
-            and trie.match(topic)
-            and allowed(topic)
+            and request.finds(topic)
         ]
 
     def instruments(self) -> Sequence[Instrument]:
@@ -464,10 +462,3 @@ class RedisBackplane:
                 lambda: len(self._tracks),
             ),
         )
-
-
-def _trie(patterns: Sequence[str]) -> TopicTrie[None]:
-    trie: TopicTrie[None] = TopicTrie()
-    for pattern in patterns:
-        trie.insert(pattern, None)
-    return trie
