@@ -59,9 +59,20 @@ def test_a_subscriber_ahead_of_its_node_learns_of_a_new_numbering_once() -> None
 
 def test_a_subscriber_that_is_ahead_of_its_node_gets_nothing_that_it_has() -> None:
     log = (START, START + 1)
-    assert behind(START, START - 1, *log) == ([], START, False, False)
+    assert behind(START, START - 1, *log) == ([START + 1], START + 1, False, False)
     assert behind(START + 1, START - 1, *log) == ([], START + 1, False, False)
-    assert behind(START - 1, START, *log) == ([START], START, False, False)
+
+
+def test_what_a_node_has_not_delivered_is_replayed_if_the_log_has_it() -> None:
+    assert behind(START - 1, START, START, START + 1) == (
+        [START, START + 1],
+        START + 1,
+        False,
+        False,
+    )
+    # Otherwise, the node delivers it after the replay.
+    assert behind(START - 1, START, START) == ([START], START, True, False)
+    assert behind(START, START - 1) == ([], START, True, False)
 
 
 def test_a_lost_log_with_messages_that_were_delivered_here_is_reported() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from pubsub_server.backplanes.redis import backplane as redis_backplane
 from tests.cluster.fleet import BOUND, SHARDS, nodes, peer, stream
+from tests.cluster.test_failed_replays import publish as publish_to
 from tests.cluster.test_failed_replays import replayed, resumed
 from tests.cluster.waiting import until
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from tests.interop.peer import Event, Socket
 
 TOPIC = "demo.x"
+FIRST = "demo.first"
 
 
 class SlowRead:
@@ -565,6 +567,40 @@ async def test_a_stream_that_reported_a_loss_skips_late_messages_of_the_lost_log
         assert message.json["seq"] == first
         async with resumed(node, message.id) as stream:
             assert "reset" not in (await stream.event("subscribed")).json
+
+
+async def test_a_stream_that_resumes_while_a_message_is_in_transit_gets_it_once(
+    store: Store,
+) -> None:
+    async with (
+        asyncio.timeout(BOUND),
+        nodes(store) as (node, other),
+        peer(node, node.token("alice")) as there,
+        peer(other, other.token("carol")) as publisher,
+    ):
+        await there.subscribe(TOPIC)
+        await publish_to(other, 0, topic=FIRST)
+        async with resumed(node, None, FIRST, TOPIC) as stream:
+            await stream.event("subscribed")
+            known = await publish(publisher, 1)
+            mark = (await stream.event("message")).id
+        assert await received(there, known) == [known]
+        with receiving_nothing(node) as gone:
+            late = await publish(publisher, 2)
+            await until(lambda: len(gone), 1)
+        # The id of an event has a position of one topic; the others resume by time.
+        async with resumed(node, mark, FIRST, TOPIC) as stream:
+            first = await stream.event("subscribed")
+        async with resumed(node, first.id, FIRST, TOPIC) as stream:
+            second = await stream.event("subscribed")
+            backplane: Any = cast("RedisBackplane", node.hub.core.backplane)
+            backplane._deliveries.catch_up(gone)
+            assert await received(there, late) == [late]
+            await publish(publisher, 3)
+            message = await stream.event("message")
+        assert first.id is not None
+        assert f"-{FIRST}@" in first.id
+        assert [*replayed(first), *replayed(second), message.json["data"]] == [2, 3]
 
 
 @pytest.mark.parametrize("messages", [0, 1])

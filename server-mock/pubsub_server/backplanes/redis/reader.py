@@ -327,10 +327,12 @@ def choose(topic: str, log: Log, wanted: Wanted, now: int, live_after: int | Non
     """
     restarted = short = False
     entries: list[Entry] = []
+    position = log.last
     mark = wanted.after.get(topic)
     if mark is not None and live_after is not None and mark <= live_after < log.start - 1:
         # The node has not delivered the start of the new numbering yet. After a message of the
         # former numbering, it will be visible as a jump.
+        position = live_after
         entries = [each for each in log.entries if mark < (each.seq or 0) <= live_after]
         missing = live_after - mark - len(entries)
         short = missing > 0
@@ -353,14 +355,13 @@ def choose(topic: str, log: Log, wanted: Wanted, now: int, live_after: int | Non
     if wanted.newest is not None and wanted.newest < len(entries):
         entries = entries[len(entries) - wanted.newest :]
         short = short or mark is not None
-    position = log.last
     if mark is not None and live_after is not None and live_after <= mark < log.start - 1:
         # The subscriber has everything of the former numbering, so the new one begins here. At an
         # older position, it would report the restart twice.
         return Chosen(topic, (), log.start - 1, truncated=False, reset=True)
-    if live_after is not None and live_after < position and position >= log.start:
-        # The node delivers more to other subscribers; skip what this one already has.
-        position = live_after if mark is None or restarted else max(live_after, mark)
+    if short and mark is not None and live_after is not None and live_after < position:
+        # The node may still deliver some of the messages that the log lacks.
+        position = live_after if restarted else max(live_after, mark)
         entries = [entry for entry in entries if (entry.seq or 0) <= position]
     return Chosen(topic, entries, position or None, short, restarted)
 
