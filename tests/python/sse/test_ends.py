@@ -129,3 +129,24 @@ async def test_close_ends_stream_and_requests(client: Client, peer: Peer) -> Non
     await client.transport.close()
     await stream.closed.wait()
     client.send(PingFrame())
+
+
+def test_a_program_that_ends_without_close_leaves_no_request(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    peer = Peer()
+
+    async def run() -> None:
+        client = Client(peer)
+        await client.open()
+        await client.authenticate()
+        peer.gate = asyncio.Event()
+        publish = PublishFrame(message=Publication(topic="a", data=1, id="m"), ref="p1")
+        # In the last turn of the loop before asyncio cancels the tasks.
+        asyncio.get_running_loop().call_soon(
+            client.send, SubscribeFrame(topics=["a"], ref="s1"), publish
+        )
+
+    asyncio.run(run())
+    assert caplog.messages == []
+    assert len(peer.requests) == 1

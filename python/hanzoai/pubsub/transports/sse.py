@@ -134,7 +134,9 @@ class SseTransport:
         if self._ended is not None:
             return
         if not self._outgoing:
-            asyncio.get_running_loop().call_soon(self._turn)
+            # A task, not a callback: at the end of a program, asyncio cancels all tasks, but runs
+            # the waiting callbacks, and does not wait for the requests that those begin.
+            self._start(self._turn())
         self._outgoing.append(frame)
 
     def pause(self) -> None:
@@ -185,10 +187,8 @@ class SseTransport:
 
     # ------------------------------------------------------------ frames out
 
-    def _turn(self) -> None:
+    async def _turn(self) -> None:
         frames, self._outgoing = self._outgoing, []
-        if self._ended is not None:
-            return
         subscribes: list[SubscribeFrame] = []
         for frame in frames:
             match frame:
