@@ -46,16 +46,20 @@ class PresenceValues {
 
   /** Merge older values: existing keys win. */
   restore(topic: Topic, data: JsonObject): void {
-    const newer = this._byTopic.get(undefined) ?? {};
-    const left = Object.entries(data).filter(([key]) => !Object.hasOwn(newer, key));
-    if (!left.length) return;
-    this._byTopic.set(topic, { ...Object.fromEntries(left), ...this._byTopic.get(topic) });
+    const left = this.missing(topic, data);
+    if (!Object.keys(left).length) return;
+    this._byTopic.set(topic, { ...left, ...this._byTopic.get(topic) });
+  }
+
+  /** The values that no value here replaces. */
+  missing(topic: Topic, data: JsonObject): JsonObject {
+    return without(data, { ...this._byTopic.get(undefined), ...this._byTopic.get(topic) });
   }
 
   /** Forget refused values. */
   forget(topic: Topic, data: JsonObject): void {
     const earlier = this._byTopic.get(topic);
-    if (earlier) this._leave(topic, earlier, data, true);
+    if (earlier) this._leave(topic, earlier, data);
   }
 
   /** The updates to send: first the one for all topics, then one per topic. */
@@ -83,14 +87,17 @@ class PresenceValues {
     }
   }
 
-  /** Remove the keys of `data`; with `alike`, only where the value is the same. */
-  private _leave(topic: Topic, earlier: JsonObject, data: JsonObject, alike?: boolean): void {
-    const left = Object.entries(earlier).filter(
-      ([key, value]) => !Object.hasOwn(data, key) || (alike && data[key] !== value),
-    );
-    if (left.length) this._byTopic.set(topic, Object.fromEntries(left));
+  /** Remove the keys of `data`. */
+  private _leave(topic: Topic, earlier: JsonObject, data: JsonObject): void {
+    const left = without(earlier, data);
+    if (Object.keys(left).length) this._byTopic.set(topic, left);
     else this._byTopic.delete(topic);
   }
+}
+
+/** The values under other keys. */
+function without(data: JsonObject, others: JsonObject): JsonObject {
+  return Object.fromEntries(Object.entries(data).filter(([key]) => !Object.hasOwn(others, key)));
 }
 
 /** The `own presence` part of a session. */
@@ -182,7 +189,7 @@ export class OwnPresence {
       this._mergeWaiting();
       this._publishes.pause(frame.retry_after_ms);
     } else {
-      this._own.forget(topic, data);
+      this._own.forget(topic, this._later.missing(topic, data));
       this._reject(refs, { ...frame, topic: frame.topic ?? topic });
       this.flush();
     }

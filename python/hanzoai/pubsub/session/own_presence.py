@@ -55,19 +55,20 @@ class PresenceValues:
 
     def restore(self, topic: str | None, data: Mapping[str, Any]) -> None:
         """Merge an update that is older than all present ones."""
-        newer = self._by_topic.get(None, {})
-        left = {key: data[key] for key in data if key not in newer}
+        left = self.missing(topic, data)
         if left:
             self._by_topic[topic] = {**left, **self._by_topic.get(topic, {})}
+
+    def missing(self, topic: str | None, data: Mapping[str, Any]) -> dict[str, Any]:
+        """The part of an update that no update here replaces."""
+        newer = self._by_topic.get(None, {}).keys() | self._by_topic.get(topic, {}).keys()
+        return {key: data[key] for key in data if key not in newer}
 
     def forget(self, topic: str | None, data: Mapping[str, Any]) -> None:
         """Drop a rejected update."""
         earlier = self._by_topic.get(topic)
         if earlier is not None:
-            rejected = data.items()
-            self._leave(
-                topic, {key: one for key, one in earlier.items() if (key, one) not in rejected}
-            )
+            self._leave(topic, {key: earlier[key] for key in earlier if key not in data})
 
     def items(self) -> Iterable[tuple[str | None, dict[str, Any]]]:
         """The updates to send: first that for all topics, then those for single topics."""
@@ -176,7 +177,7 @@ class OwnPresence:
             self._merge_waiting()
             self._publishes.pause(frame.retry_after_ms)
         else:
-            self._own.forget(update.topic, update.data)
+            self._own.forget(update.topic, self._later.missing(update.topic, update.data))
             error = rejection(frame)
             self._reject(update.refs, replace(error, topic=error.topic or update.topic))
             self.flush()
