@@ -90,6 +90,8 @@ export class SeqCursor implements Cursor {
    */
   private readonly _remembered: number;
   private _hasDropped = false;
+  /** Topics of which the current answer has messages. */
+  private readonly _proven = new Set<string>();
   /** Topics of which the current answer has messages of more than one log. */
   private readonly _restarted = new Set<string>();
 
@@ -103,6 +105,7 @@ export class SeqCursor implements Cursor {
   request(): Request {
     const after = new Map([...this.marks].map(([topic, { _seq }]) => [topic, _seq]));
     this._requested = after;
+    this._proven.clear();
     this._restarted.clear();
     return { since: this._since, after: after.size ? Object.fromEntries(after) : undefined };
   }
@@ -139,8 +142,6 @@ export class SeqCursor implements Cursor {
     // the rest may not arrive.
     if (!replay.more) this._since ??= Math.max(0, began - this._overlap);
     const marks = this.marks;
-    /** Topics with replayed messages. */
-    const proven = new Set<string>();
 
     /** Whether to ignore holes: a new subscription does not miss messages that expired before. */
     const ignoresHoles = (topic: string) =>
@@ -180,7 +181,7 @@ export class SeqCursor implements Cursor {
         // Both ends are in one log if it misses messages after the requested position or after
         // replayed ones: their number is known, unless the log restarted. Any log begins at a
         // position above the time of all earlier messages, in microseconds.
-        const known = !restarted && (trimmed || proven.has(topic));
+        const known = !restarted && (trimmed || this._proven.has(topic));
         const leapt = mark._at && seq >= (mark._at + 1) * 1_000;
         const reason = known ? 'history_trimmed' : restarted || leapt ? 'log_reset' : 'unproven';
         const missed = known ? last - mark._seq : undefined;
@@ -196,7 +197,7 @@ export class SeqCursor implements Cursor {
       const { topic, seq, timestamp } = message;
       if (seq !== undefined) {
         if (!advance(topic, seq, timestamp, replayed)) return;
-        if (replayed) proven.add(topic);
+        if (replayed) this._proven.add(topic);
       }
       steps.push(message);
     };

@@ -65,7 +65,6 @@ class Replay:
         complete: No further part of the answer follows.
         whole: No held message was dropped.
         steps: New messages and gaps so far, in order.
-        proven: Topics with replayed messages.
     """
 
     answer: Answer
@@ -76,7 +75,6 @@ class Replay:
     complete: bool = True
     whole: bool = True
     steps: list[Step] = field(default_factory=list["Step"], init=False)
-    proven: set[str] = field(default_factory=set[str], init=False)
 
     @property
     def began(self) -> int:
@@ -159,7 +157,8 @@ class SeqCursor:
         # reported as unproven.
         self._remembered = max(options.remembered_topics, len(self._marks))
         self._has_dropped = False
-        # Topics of which the current answer has messages of more than one log.
+        # Topics of which the current answer has messages, and those with more than one log.
+        self._proven: set[str] = set()
         self._restarted: set[str] = set()
 
     @property
@@ -179,6 +178,7 @@ class SeqCursor:
 
     def request(self) -> Request:
         """The start of the next request."""
+        self._proven.clear()
         self._restarted.clear()
         self._requested = frozenset(self._marks)
         return Request(self._since, self.positions)
@@ -260,7 +260,7 @@ class SeqCursor:
             if not self._advance(replay, topic, seq, message.timestamp, replayed=replayed):
                 return
             if replayed:
-                replay.proven.add(topic)
+                self._proven.add(topic)
         replay.steps.append(message)
 
     def _advance(
@@ -302,7 +302,7 @@ class SeqCursor:
                 return False
             # Both ends are in one log if it misses messages after the requested position or after
             # replayed ones: their number is known, unless the log started again.
-            known = not restarted and (trimmed or topic in replay.proven)
+            known = not restarted and (trimmed or topic in self._proven)
             missed = last - mark.seq if known else None
             # Any log begins at a position above the time of all earlier messages, in microseconds.
             leapt = mark.at > 0 and seq >= (mark.at + 1) * 1_000
