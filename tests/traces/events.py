@@ -12,7 +12,7 @@ from hanzoai.pubsub.settings.options import SendPolicy
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hanzoai.pubsub.generated.wire import ServerFrame
+    from hanzoai.pubsub.generated.wire import Message, ServerFrame
     from hanzoai.pubsub.session.session import Session
 
 
@@ -102,6 +102,13 @@ class Received:
 
 
 @dataclass(frozen=True, slots=True)
+class ReceivedMessages:
+    """Live messages arrive together."""
+
+    messages: tuple[Message, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class TimerFired:
     """A timer runs out; `idle`: milliseconds since the last byte of the transport."""
 
@@ -145,6 +152,7 @@ Event: TypeAlias = (
     | Woke
     | Offline
     | Received
+    | ReceivedMessages
     | TimerFired
     | Subscribe
     | Unsubscribe
@@ -166,6 +174,7 @@ EVENTS: Final[tuple[type[Event], ...]] = (
     Woke,
     Offline,
     Received,
+    ReceivedMessages,
     TimerFired,
     Subscribe,
     Unsubscribe,
@@ -203,6 +212,8 @@ def call(session: Session, event: Event) -> None:
             session.offline()
         case Received(frame, at):
             session.receive(frame, at)
+        case ReceivedMessages(messages):
+            session.messages(messages)
         case TimerFired(name, idle):
             session.timer_fired(name, idle)
         case Subscribe():
@@ -231,6 +242,7 @@ __all__ = [
     "Probed",
     "Publish",
     "Received",
+    "ReceivedMessages",
     "SendPolicy",
     "SessionTimer",
     "Subscribe",

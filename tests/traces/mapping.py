@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from pydantic import TypeAdapter
 
 from hanzoai.pubsub.generated.lifecycle import PUBLIC
-from hanzoai.pubsub.generated.wire import Publication, ServerFrame
+from hanzoai.pubsub.generated.wire import Message, Publication, ServerFrame
 from tests.traces import effects, events
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ _READERS: dict[str, Callable[[Json, dict[str, Json]], Event]] = {
     "woke": lambda v, _: events.Woke(**v),
     "offline": lambda v, _: events.Offline(**v),
     "frame": lambda v, step: events.Received(FRAMES.validate_python(v), step.get("at", 0)),
+    "messages": lambda v, _: events.ReceivedMessages(tuple(map(Message.model_validate, v))),
     "timer": lambda v, step: events.TimerFired(cast("TimerName", v), step.get("idle", 0)),
     "subscribe": lambda v, _: replace(events.Subscribe(**v), topics=tuple(v["topics"])),
     "unsubscribe": lambda v, _: events.Unsubscribe(v),

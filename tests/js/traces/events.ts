@@ -57,6 +57,7 @@ export type Event =
     }
   | { readonly kind: 'probed' | 'answered'; readonly ok: boolean }
   | { readonly kind: 'received'; readonly frame: ServerFrame; readonly at: number }
+  | { readonly kind: 'receivedMessages'; readonly messages: readonly ServerFrame[] }
   | { readonly kind: 'timerFired'; readonly name: TimerName; readonly idle: number }
   | ({ readonly kind: 'subscribe' } & Subscribe)
   | { readonly kind: 'unsubscribe'; readonly sub: number }
@@ -172,6 +173,9 @@ export class RecordedSession {
         break;
       case 'received':
         this._receive(event.frame, event.at);
+        break;
+      case 'receivedMessages':
+        for (const frame of event.messages) this._receive(frame, 0);
         break;
       case 'timerFired':
         session.timerFired(event.name, event.idle);

@@ -38,6 +38,7 @@ export type StepEvent = {
   readonly probed?: { readonly ok: boolean };
   readonly woke?: unknown;
   readonly frame?: unknown;
+  readonly messages?: readonly unknown[];
   readonly at?: number;
   readonly timer?: TimerName;
   readonly idle?: number;
@@ -87,6 +88,10 @@ export function readEvent(step: StepEvent): Event {
   }
   if (probed) return { kind: 'probed', ...probed };
   if (step.frame) return { kind: 'received', frame: serverFrame(step.frame), at: step.at ?? 0 };
+  if (step.messages) {
+    const messages = step.messages.map((message) => serverFrame({ type: 'message', message }));
+    return { kind: 'receivedMessages', messages };
+  }
   if (step.timer) return { kind: 'timerFired', name: step.timer, idle: step.idle ?? 0 };
   if (subscribe) {
     const after = new Map(Object.entries(subscribe.after ?? {}));

@@ -150,14 +150,15 @@ class Subscriptions:
                 states = self.routes.find(topic)
             if shown or first.seq is not None:
                 for state in states:
+                    waiting: Sequence[Message] = run
                     if state.phase == LIVE:
-                        new, beyond = state.cursor.admit(run)
+                        new, waiting = state.cursor.admit(run)
                         if shown and new:
                             self._deliver(state.sub, new)
-                        if beyond:
-                            self._recover(state, beyond)
-                    elif state.phase == JOINING:
-                        for one in run:
+                        if waiting:
+                            self._recover(state, ())
+                    if state.phase == JOINING:
+                        for one in waiting:
                             self._hold(state, one)
             if not shown:
                 self.presence.message(first, states)
