@@ -59,8 +59,8 @@ class Presence:
 
         `hidden`: they were rejected temporarily; report empty lists.
         """
-        for topic, members in self._members.complete():
-            if _wants(state) and _covers(state, topic) and not self._leads_to(state, topic):
+        for topic, members in self._members.complete() if _wants(state) else ():
+            if _covers(state, topic) and not self._leads_to(state, topic):
                 change = PresenceChange(topic, () if hidden else members, "snapshot")
                 self._ports.presence_changed(state.sub, change)
 
