@@ -33,6 +33,7 @@ def lifecycle(machine: Lifecycle) -> str:
     out += _literal("Timer", machine.timers, "The timers of a session.")
     out += _literal("Guard", machine.guards, "Questions that a row asks.")
     out += _literal("Action", machine.actions, "Steps that a row takes.")
+    out += _literal("PartAction", machine.part_actions, "Steps of a part: its name, its method.")
     out += _literal("TimerStep", machine.timer_steps, "Steps that start or stop a timer.")
     out += [
         f"INITIAL: Final[State] = {quoted(machine.initial)}",
@@ -54,7 +55,7 @@ def lifecycle(machine: Lifecycle) -> str:
         "    guards: tuple[Guard, ...]",
         "    before: tuple[Action, ...]",
         "    to: State",
-        "    actions: tuple[Action | TimerStep, ...]",
+        "    actions: tuple[Action | PartAction | TimerStep, ...]",
         "",
         "",
         'E = TypeVar("E", contravariant=True)',

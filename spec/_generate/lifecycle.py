@@ -84,8 +84,13 @@ class Lifecycle:
 
     @property
     def actions(self) -> tuple[str, ...]:
-        """All actions except those that start or stop a timer, sorted."""
-        return tuple(sorted(self._done() - set(self.timer_steps)))
+        """All actions of the session itself, sorted."""
+        return tuple(sorted(self._done() - {*self.timer_steps, *self.part_actions}))
+
+    @property
+    def part_actions(self) -> tuple[str, ...]:
+        """All actions of a part of the session (`attempts.schedule`), sorted."""
+        return tuple(sorted(action for action in self._done() if "." in action))
 
     @property
     def timer_steps(self) -> tuple[str, ...]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from itertools import groupby
-from operator import itemgetter
 from typing import TYPE_CHECKING, TypeAlias
 
 from spec._generate.text import camel, header, single, union
@@ -17,17 +16,6 @@ if TYPE_CHECKING:
 
 _Way: TypeAlias = "tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], tuple[str, ...]]"
 """A row without its state: guards, steps before, new states (two: of a fork), steps after."""
-
-
-_PARTS: dict[str, tuple[str, str]] = {
-    "abandon_fetch": ("_credentials", "_abandon"),
-    "change_transport": ("_choice", "_change"),
-    "shorten_wait": ("_attempts", "_shorten"),
-    "start_retry": ("_attempts", "_schedule"),
-    "start_upgrade": ("_choice", "_startUpgrade"),
-    "upgrade": ("_choice", "_upgrade"),
-}
-"""Actions that one part of a session performs alone: the part, and its method."""
 
 
 def lifecycle(machine: Lifecycle) -> str:
@@ -66,11 +54,10 @@ def lifecycle(machine: Lifecycle) -> str:
     for guard, asked in machine.asks.items():
         kind = f"_{camel(guard)}(event: E): boolean" if asked.of_event else _field(guard)
         out += [f"  /** Whether {asked.means}. */", f"  {kind};"]
-    own = (action for action in machine.actions if action not in _PARTS)
-    out += [f"  _{camel(action)}(event: E): void;" for action in own]
-    for part, methods in groupby(sorted(_PARTS.values()), key=itemgetter(0)):
-        each = "; ".join(f"{method}(): void" for _, method in methods)
-        out.append(f"  readonly {part}: {{ {each} }};")
+    out += [f"  _{camel(action)}(event: E): void;" for action in machine.actions]
+    for part, methods in groupby(machine.part_actions, key=lambda action: action.split(".")[0]):
+        each = "; ".join(f"_{camel(method.split('.')[1])}(): void" for method in methods)
+        out.append(f"  readonly _{part}: {{ {each} }};")
     out += [
         "}",
         "",
@@ -201,9 +188,8 @@ def _chain(machine: Lifecycle, ways: Sequence[_Way]) -> list[str]:
 
 
 def _call(action: str) -> str:
-    if action in _PARTS:
-        return f"m.{'.'.join(_PARTS[action])}()"
-    return f"m._{camel(action)}(e)"
+    part, _, method = action.rpartition(".")
+    return f"m._{part}._{camel(method)}()" if part else f"m._{camel(method)}(e)"
 
 
 def _change(to: Sequence[str]) -> list[str]:

@@ -100,9 +100,7 @@ Guard: TypeAlias = Literal[
 """Questions that a row asks."""
 
 Action: TypeAlias = Literal[
-    "abandon_fetch",
     "accept",
-    "change_transport",
     "check",
     "count_failure",
     "dial",
@@ -125,15 +123,21 @@ Action: TypeAlias = Literal[
     "schedule_refetch",
     "send_auth",
     "send_ping",
-    "shorten_wait",
     "start_drain",
     "start_fallback",
-    "start_retry",
     "start_suspend",
-    "start_upgrade",
-    "upgrade",
 ]
 """Steps that a row takes."""
+
+PartAction: TypeAlias = Literal[
+    "attempts.schedule",
+    "attempts.shorten",
+    "choice.change",
+    "choice.start_upgrade",
+    "choice.upgrade",
+    "credentials.abandon",
+]
+"""Steps of a part: its name, its method."""
 
 TimerStep: TypeAlias = Literal["+ping", "+pong", "+stable", "-ping", "-pong", "-retry"]
 """Steps that start or stop a timer."""
@@ -177,7 +181,7 @@ class Row(NamedTuple):
     guards: tuple[Guard, ...]
     before: tuple[Action, ...]
     to: State
-    actions: tuple[Action | TimerStep, ...]
+    actions: tuple[Action | PartAction | TimerStep, ...]
 
 
 E = TypeVar("E", contravariant=True)
@@ -226,13 +230,7 @@ class Steps(ABC, Generic[E]):
     def unsettled(self, event: E, /) -> bool: ...
 
     @abstractmethod
-    def abandon_fetch(self, event: E, /) -> None: ...
-
-    @abstractmethod
     def accept(self, event: E, /) -> None: ...
-
-    @abstractmethod
-    def change_transport(self, event: E, /) -> None: ...
 
     @abstractmethod
     def check(self, event: E, /) -> None: ...
@@ -301,25 +299,13 @@ class Steps(ABC, Generic[E]):
     def send_ping(self, event: E, /) -> None: ...
 
     @abstractmethod
-    def shorten_wait(self, event: E, /) -> None: ...
-
-    @abstractmethod
     def start_drain(self, event: E, /) -> None: ...
 
     @abstractmethod
     def start_fallback(self, event: E, /) -> None: ...
 
     @abstractmethod
-    def start_retry(self, event: E, /) -> None: ...
-
-    @abstractmethod
     def start_suspend(self, event: E, /) -> None: ...
-
-    @abstractmethod
-    def start_upgrade(self, event: E, /) -> None: ...
-
-    @abstractmethod
-    def upgrade(self, event: E, /) -> None: ...
 
 
 TABLE: Final[dict[State, dict[Event, tuple[Row, ...]]]] = {
@@ -341,13 +327,13 @@ TABLE: Final[dict[State, dict[Event, tuple[Row, ...]]]] = {
         "token": (Row((), (), "dialing", ("keep_token", "dial")),),
         "token_failed": (
             Row(("refused",), (), "failed", ("fail",)),
-            Row(("overdue",), ("plan_retry",), "suspended", ("start_retry",)),
-            Row((), ("plan_retry",), "waiting", ("start_retry",)),
+            Row(("overdue",), ("plan_retry",), "suspended", ("attempts.schedule",)),
+            Row((), ("plan_retry",), "waiting", ("attempts.schedule",)),
         ),
         "opened": (),
         "dropped": (),
         "probed": (),
-        "answered": (Row(("should_fall_back",), (), "resolving", ("change_transport",)),),
+        "answered": (Row(("should_fall_back",), (), "resolving", ("choice.change",)),),
         "woke": (),
         "offline": (),
         "auth.ok": (),
@@ -357,11 +343,16 @@ TABLE: Final[dict[State, dict[Event, tuple[Row, ...]]]] = {
         "drained": (Row((), (), "closed", ("finish",)),),
         "called": (),
         "fetch_timeout": (
-            Row(("overdue",), ("plan_retry",), "suspended", ("abandon_fetch", "start_retry")),
-            Row((), ("plan_retry",), "waiting", ("abandon_fetch", "start_retry")),
+            Row(
+                ("overdue",),
+                ("plan_retry",),
+                "suspended",
+                ("credentials.abandon", "attempts.schedule"),
+            ),
+            Row((), ("plan_retry",), "waiting", ("credentials.abandon", "attempts.schedule")),
         ),
         "suspend_due": (),
-        "fallback_due": (Row(("should_fall_back",), (), "resolving", ("change_transport",)),),
+        "fallback_due": (Row(("should_fall_back",), (), "resolving", ("choice.change",)),),
         "upgrade_due": (),
         "drain_timeout": (Row((), (), "closed", ("finish",)),),
     },
@@ -376,8 +367,8 @@ TABLE: Final[dict[State, dict[Event, tuple[Row, ...]]]] = {
         "token_failed": (Row(("refused",), (), "failed", ("fail",)),),
         "opened": (
             Row(("has_token",), (), "authenticating", ("send_auth",)),
-            Row(("overdue",), ("plan_retry",), "suspended", ("leave", "start_retry")),
-            Row((), ("plan_retry",), "waiting", ("leave", "start_retry")),
+            Row(("overdue",), ("plan_retry",), "suspended", ("leave", "attempts.schedule")),
+            Row((), ("plan_retry",), "waiting", ("leave", "attempts.schedule")),
         ),
         "dropped": (
             Row(("final_error",), (), "failed", ("fail",)),
@@ -385,25 +376,25 @@ TABLE: Final[dict[State, dict[Event, tuple[Row, ...]]]] = {
                 ("auth_fault", "overdue"),
                 ("plan_retry",),
                 "suspended",
-                ("leave", "forget_token", "start_retry"),
+                ("leave", "forget_token", "attempts.schedule"),
             ),
             Row(
                 ("auth_fault",),
                 ("plan_retry",),
                 "waiting",
-                ("leave", "forget_token", "start_retry"),
+                ("leave", "forget_token", "attempts.schedule"),
             ),
             Row(
                 ("overdue",),
                 ("plan_retry",),
                 "suspended",
-                ("leave", "count_failure", "start_retry"),
+                ("leave", "count_failure", "attempts.schedule"),
             ),
-            Row((), ("plan_retry",), "waiting", ("leave", "count_failure", "start_retry")),
+            Row((), ("plan_retry",), "waiting", ("leave", "count_failure", "attempts.schedule")),
         ),
         "probed": (),
         "answered": (
-            Row(("should_fall_back",), (), "dialing", ("leave", "change_transport", "dial")),
+            Row(("should_fall_back",), (), "dialing", ("leave", "choice.change", "dial")),
         ),
         "woke": (),
         "offline": (),
@@ -413,20 +404,20 @@ TABLE: Final[dict[State, dict[Event, tuple[Row, ...]]]] = {
         "pong": (),
         "drained": (Row((), (), "closed", ("finish",)),),
         "called": (),
-        "fetch_timeout": (Row((), (), "dialing", ("abandon_fetch",)),),
+        "fetch_timeout": (Row((), (), "dialing", ("credentials.abandon",)),),
         "open_timeout": (
             Row(
                 ("overdue",),
                 ("plan_retry",),
                 "suspended",
-                ("leave", "count_failure", "start_retry"),
+                ("leave", "count_failure", "attempts.schedule"),
             ),
-            Row((), ("plan_retry",), "waiting", ("leave", "count_failure", "start_retry")),
+            Row((), ("plan_retry",), "waiting", ("leave", "count_failure", "attempts.schedule")),
         ),
         "token_expired": (Row((), (), "dialing", ("forget_token",)),),
         "suspend_due": (),
         "fallback_due": (
-            Row(("should_fall_back",), (), "dialing", ("leave", "change_transport", "dial")),
+            Row(("should_fall_back",), (), "dialing", ("leave", "choice.change", "dial")),
             Row((), (), "dialing", ("probe_http",)),
         ),
         "upgrade_due": (),
@@ -448,25 +439,25 @@ TABLE: Final[dict[State, dict[Event, tuple[Row, ...]]]] = {
                 ("auth_fault", "overdue"),
                 ("plan_retry",),
                 "suspended",
-                ("leave", "forget_token", "start_retry"),
+                ("leave", "forget_token", "attempts.schedule"),
             ),
             Row(
                 ("auth_fault",),
                 ("plan_retry",),
                 "waiting",
-                ("leave", "forget_token", "start_retry"),
+                ("leave", "forget_token", "attempts.schedule"),
             ),
             Row(
                 ("overdue",),
                 ("plan_retry",),
                 "suspended",
-                ("leave", "count_failure", "start_retry"),
+                ("leave", "count_failure", "attempts.schedule"),
             ),
-            Row((), ("plan_retry",), "waiting", ("leave", "count_failure", "start_retry")),
+            Row((), ("plan_retry",), "waiting", ("leave", "count_failure", "attempts.schedule")),
         ),
         "probed": (),
         "answered": (
-            Row(("should_fall_back",), (), "dialing", ("leave", "change_transport", "dial")),
+            Row(("should_fall_back",), (), "dialing", ("leave", "choice.change", "dial")),
         ),
         "woke": (),
         "offline": (),
@@ -476,7 +467,7 @@ TABLE: Final[dict[State, dict[Event, tuple[Row, ...]]]] = {
                 (),
                 (),
                 "connected",
-                ("accept", "+stable", "+ping", "start_upgrade", "rejoin", "flush"),
+                ("accept", "+stable", "+ping", "choice.start_upgrade", "rejoin", "flush"),
             ),
         ),
         "auth.error": (
@@ -485,40 +476,40 @@ TABLE: Final[dict[State, dict[Event, tuple[Row, ...]]]] = {
                 ("auth_fault", "overdue"),
                 ("plan_retry",),
                 "suspended",
-                ("leave", "forget_token", "start_retry"),
+                ("leave", "forget_token", "attempts.schedule"),
             ),
             Row(
                 ("auth_fault",),
                 ("plan_retry",),
                 "waiting",
-                ("leave", "forget_token", "start_retry"),
+                ("leave", "forget_token", "attempts.schedule"),
             ),
             Row(
                 ("overdue",),
                 ("plan_retry",),
                 "suspended",
-                ("leave", "count_failure", "start_retry"),
+                ("leave", "count_failure", "attempts.schedule"),
             ),
-            Row((), ("plan_retry",), "waiting", ("leave", "count_failure", "start_retry")),
+            Row((), ("plan_retry",), "waiting", ("leave", "count_failure", "attempts.schedule")),
         ),
         "auth.expiring": (),
         "pong": (),
         "drained": (Row((), (), "closed", ("finish",)),),
         "called": (),
-        "fetch_timeout": (Row((), (), "authenticating", ("abandon_fetch",)),),
+        "fetch_timeout": (Row((), (), "authenticating", ("credentials.abandon",)),),
         "open_timeout": (
             Row(
                 ("overdue",),
                 ("plan_retry",),
                 "suspended",
-                ("leave", "count_failure", "start_retry"),
+                ("leave", "count_failure", "attempts.schedule"),
             ),
-            Row((), ("plan_retry",), "waiting", ("leave", "count_failure", "start_retry")),
+            Row((), ("plan_retry",), "waiting", ("leave", "count_failure", "attempts.schedule")),
         ),
         "token_expired": (Row((), (), "authenticating", ("forget_token",)),),
         "suspend_due": (),
         "fallback_due": (
-            Row(("should_fall_back",), (), "dialing", ("leave", "change_transport", "dial")),
+            Row(("should_fall_back",), (), "dialing", ("leave", "choice.change", "dial")),
             Row((), (), "authenticating", ("probe_http",)),
         ),
         "upgrade_due": (),
@@ -541,23 +532,23 @@ TABLE: Final[dict[State, dict[Event, tuple[Row, ...]]]] = {
                 ("first_replaced",),
                 ("plan_retry",),
                 "waiting",
-                ("leave", "note_replaced", "start_retry"),
+                ("leave", "note_replaced", "attempts.schedule"),
             ),
             Row(("final_error",), (), "failed", ("fail",)),
             Row(
                 ("auth_fault",),
                 ("plan_retry",),
                 "waiting",
-                ("leave", "forget_token", "start_retry"),
+                ("leave", "forget_token", "attempts.schedule"),
             ),
-            Row((), ("plan_retry",), "waiting", ("leave", "count_failure", "start_retry")),
+            Row((), ("plan_retry",), "waiting", ("leave", "count_failure", "attempts.schedule")),
         ),
         "probed": (
-            Row(("reachable",), (), "dialing", ("leave", "upgrade", "dial")),
-            Row((), (), "connected", ("start_upgrade",)),
+            Row(("reachable",), (), "dialing", ("leave", "choice.upgrade", "dial")),
+            Row((), (), "connected", ("choice.start_upgrade",)),
         ),
         "answered": (),
-        "woke": (Row((), ("plan_now",), "waiting", ("leave", "start_retry")),),
+        "woke": (Row((), ("plan_now",), "waiting", ("leave", "attempts.schedule")),),
         "offline": (Row(("has_pings",), (), "connected", ("-ping", "check")),),
         "auth.ok": (Row((), (), "connected", ("renew",)),),
         "auth.error": (
@@ -566,9 +557,9 @@ TABLE: Final[dict[State, dict[Event, tuple[Row, ...]]]] = {
                 ("auth_fault",),
                 ("plan_retry",),
                 "waiting",
-                ("leave", "forget_token", "start_retry"),
+                ("leave", "forget_token", "attempts.schedule"),
             ),
-            Row((), ("plan_retry",), "waiting", ("leave", "start_retry")),
+            Row((), ("plan_retry",), "waiting", ("leave", "attempts.schedule")),
         ),
         "auth.expiring": (
             Row(("token_fresh",), (), "connected", ()),
@@ -576,11 +567,11 @@ TABLE: Final[dict[State, dict[Event, tuple[Row, ...]]]] = {
         ),
         "pong": (Row((), (), "connected", ("-pong", "-ping", "+ping")),),
         "called": (),
-        "fetch_timeout": (Row((), (), "connected", ("abandon_fetch", "schedule_refetch")),),
+        "fetch_timeout": (Row((), (), "connected", ("credentials.abandon", "schedule_refetch")),),
         "ping_due": (Row((), (), "connected", ("send_ping", "+pong")),),
         "pong_timeout": (
             Row(("data_arrived",), (), "connected", ("+ping",)),
-            Row((), ("plan_retry",), "waiting", ("leave", "start_retry")),
+            Row((), ("plan_retry",), "waiting", ("leave", "attempts.schedule")),
         ),
         "refresh_due": (Row((), (), "connected", ("fetch_token",)),),
         "token_expired": (Row((), (), "connected", ("forget_token", "fetch_token")),),
@@ -600,7 +591,7 @@ TABLE: Final[dict[State, dict[Event, tuple[Row, ...]]]] = {
         "opened": (),
         "dropped": (),
         "probed": (),
-        "answered": (Row(("should_fall_back",), (), "waiting", ("change_transport",)),),
+        "answered": (Row(("should_fall_back",), (), "waiting", ("choice.change",)),),
         "woke": (
             Row(("has_token",), ("reset_retry",), "dialing", ("-retry", "dial")),
             Row((), ("reset_retry",), "resolving", ("-retry", "fetch_token")),
@@ -612,17 +603,17 @@ TABLE: Final[dict[State, dict[Event, tuple[Row, ...]]]] = {
         "pong": (),
         "drained": (Row((), (), "closed", ("finish",)),),
         "called": (
-            Row(("has_token",), (), "dialing", ("-retry", "shorten_wait", "dial")),
-            Row((), (), "resolving", ("-retry", "shorten_wait", "fetch_token")),
+            Row(("has_token",), (), "dialing", ("-retry", "attempts.shorten", "dial")),
+            Row((), (), "resolving", ("-retry", "attempts.shorten", "fetch_token")),
         ),
-        "fetch_timeout": (Row((), (), "waiting", ("abandon_fetch",)),),
+        "fetch_timeout": (Row((), (), "waiting", ("credentials.abandon",)),),
         "retry_due": (
             Row(("has_token",), (), "dialing", ("dial",)),
             Row((), (), "resolving", ("fetch_token",)),
         ),
         "token_expired": (Row((), (), "waiting", ("forget_token",)),),
         "suspend_due": (Row((), (), "suspended", ()),),
-        "fallback_due": (Row(("should_fall_back",), (), "waiting", ("change_transport",)),),
+        "fallback_due": (Row(("should_fall_back",), (), "waiting", ("choice.change",)),),
         "upgrade_due": (),
         "drain_timeout": (Row((), (), "closed", ("finish",)),),
     },
@@ -638,7 +629,7 @@ TABLE: Final[dict[State, dict[Event, tuple[Row, ...]]]] = {
         "opened": (),
         "dropped": (),
         "probed": (),
-        "answered": (Row(("should_fall_back",), (), "suspended", ("change_transport",)),),
+        "answered": (Row(("should_fall_back",), (), "suspended", ("choice.change",)),),
         "woke": (
             Row(("has_token",), ("reset_retry",), "dialing", ("-retry", "dial")),
             Row((), ("reset_retry",), "resolving", ("-retry", "fetch_token")),
@@ -650,16 +641,16 @@ TABLE: Final[dict[State, dict[Event, tuple[Row, ...]]]] = {
         "pong": (),
         "drained": (Row((), (), "closed", ("finish",)),),
         "called": (
-            Row(("has_token",), (), "dialing", ("-retry", "shorten_wait", "dial")),
-            Row((), (), "resolving", ("-retry", "shorten_wait", "fetch_token")),
+            Row(("has_token",), (), "dialing", ("-retry", "attempts.shorten", "dial")),
+            Row((), (), "resolving", ("-retry", "attempts.shorten", "fetch_token")),
         ),
-        "fetch_timeout": (Row((), (), "suspended", ("abandon_fetch",)),),
+        "fetch_timeout": (Row((), (), "suspended", ("credentials.abandon",)),),
         "retry_due": (
             Row(("has_token",), (), "dialing", ("dial",)),
             Row((), (), "resolving", ("fetch_token",)),
         ),
         "token_expired": (Row((), (), "suspended", ("forget_token",)),),
-        "fallback_due": (Row(("should_fall_back",), (), "suspended", ("change_transport",)),),
+        "fallback_due": (Row(("should_fall_back",), (), "suspended", ("choice.change",)),),
         "upgrade_due": (),
         "drain_timeout": (Row((), (), "closed", ("finish",)),),
     },

@@ -6,6 +6,7 @@ report needs, the report of the change of state, its actions.
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final, cast
 
 from hanzoai.pubsub.generated.defaults import CLIENT
@@ -137,6 +138,8 @@ class Lifecycle(Steps[SessionEvent]):
                 self._timers.start(timer, getattr(self._options, AFTER[timer]))
             elif action[0] == "-":
                 self._timers.stop(cast("Timer", action[1:]))
+            elif "." in action:
+                attrgetter(action)(self)()
             else:
                 getattr(self, action)(event)
 
@@ -211,10 +214,6 @@ class Lifecycle(Steps[SessionEvent]):
     def fetch_token(self, event: SessionEvent, /) -> None:
         """Call for a token, unless a call is in flight or the server has just caused one."""
         self.credentials.fetch(event.at, expiring=self.state == "connected")
-
-    def abandon_fetch(self, event: SessionEvent, /) -> None:
-        """Cancel the call."""
-        self.credentials.abandon()
 
     def schedule_refetch(self, event: SessionEvent, /) -> None:
         """Call again after a while; the current token is used until it expires."""
@@ -315,14 +314,6 @@ class Lifecycle(Steps[SessionEvent]):
         """Until a connection is stable, the next occurrence is final."""
         self._replaced = True
 
-    def change_transport(self, event: SessionEvent, /) -> None:
-        """Switch to the event stream; or from it to the WebSocket."""
-        self.choice.change()
-
-    def upgrade(self, event: SessionEvent, /) -> None:
-        """Switch to the WebSocket while the event stream works; one failure switches back."""
-        self.choice.upgrade()
-
     # ---------------------------------------------------------------- actions: attempts
 
     def plan_retry(self, event: SessionEvent, /) -> None:
@@ -339,14 +330,6 @@ class Lifecycle(Steps[SessionEvent]):
     def plan_now(self, event: SessionEvent, /) -> None:
         """Do not wait before the next attempt."""
         self._retry_in = self.attempts.wait = 0
-
-    def start_retry(self, event: SessionEvent, /) -> None:
-        """Start the planned wait."""
-        self.attempts.schedule()
-
-    def shorten_wait(self, event: SessionEvent, /) -> None:
-        """A call of the program ends the wait early."""
-        self.attempts.shorten()
 
     def reset_retry(self, event: SessionEvent, /) -> None:
         """Reset the count of attempts."""
@@ -375,10 +358,6 @@ class Lifecycle(Steps[SessionEvent]):
         """Start the timer after which an outage counts as suspended."""
         if "suspend" not in self._timers and not self._overdue:
             self._timers.start("suspend", self._options.suspend_after)
-
-    def start_upgrade(self, event: SessionEvent, /) -> None:
-        """Start the timer of the next WebSocket probe."""
-        self.choice.start_upgrade()
 
     # ---------------------------------------------------------------- actions: the end
 
