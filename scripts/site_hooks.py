@@ -31,6 +31,8 @@ LOADED = re.compile(
     r"[^>]*?\bhref=[\"']?(?P<link>(?:https?:)?//[^\"'\s>]+)",
     re.IGNORECASE,
 )
+LONG = re.compile(r"<td><code>(?=[^<]{40})")
+"""Code at the start of a cell that is too long for one line, such as the text of an error."""
 LINK = re.compile(r"\[(?P<text>[^\]]+)\]\((?P<target>[^)\s]+)\)")
 
 
@@ -75,6 +77,11 @@ def on_page_markdown(markdown: str, *, page: Page, **_: object) -> str:
     if page.file.src_uri != "index.md":
         return make_tabs(show_pipes(markdown))
     return LINK.sub(turn_link, show_pipes(README.read_text(encoding="utf-8")))
+
+
+def on_page_content(html: str, **_: object) -> str:
+    """Let long code in tables wrap."""
+    return LONG.sub('<td><code class="long">', html)
 
 
 def add_diagrams(html: str, url: str) -> str:

@@ -60,3 +60,9 @@ def test_code_in_a_table_shows_its_pipes_without_a_backslash() -> None:
 def test_a_block_of_code_keeps_its_backslashes() -> None:
     block = "```text\n| `a \\| b` |\n```\n"
     assert site_hooks.show_pipes(block) == block
+
+
+def test_only_long_code_in_a_table_wraps() -> None:
+    short, long = "<td><code>--http-port N</code>", f"<td><code>{'long error ' * 4}</code>"
+    html = site_hooks.on_page_content(short + long)
+    assert html == short + long.replace("<code>", '<code class="long">')
