@@ -91,7 +91,7 @@ def test_a_pause_has_a_limit() -> None:
     rig.connect(FULL)
     publishes.publish(publish(1))
     publishes.rejected(ErrorFrame(code="rate_limited", message="", ref="p1", retry_after_ms=10**12))
-    assert rig.context.timers.due["pace"] == MAX_PAUSE
+    assert rig.context.timers.after("pace") == MAX_PAUSE
 
 
 class Compared(int):

@@ -190,7 +190,7 @@ export class Publishes {
     this.paused = true;
     // Go below zero by the tenth in reserve; otherwise the server stays at its limit.
     this._budget = Math.min(this._budget, (burst - rate) * 1000);
-    this._context.timers.postpone('pace', Math.min(MAX_PAUSE, milliseconds || PAUSE));
+    this._context.timers.start('pace', Math.min(MAX_PAUSE, milliseconds || PAUSE));
   }
 
   /** Send what the budget allows. */
@@ -219,7 +219,7 @@ export class Publishes {
       this._send(entry);
     }
     if (rate && this._budget < burst * 1000 && !timers.has('pace')) {
-      timers.postpone('pace', options.paceInterval);
+      timers.start('pace', options.paceInterval);
     }
   }
 

@@ -159,11 +159,10 @@ export class Session {
     if (!attempts._shortenLater) table.onCalled(lifecycle, {});
   }
 
-  /** End a call: finish a session that has settled everything, and start timers. */
+  /** End a call: finish a session that waits for its publishes and has settled all. */
   _endStep(): void {
-    const { lifecycle, context } = this;
+    const { lifecycle } = this;
     if (lifecycle._draining && !lifecycle._unsettled) table.onDrained(lifecycle, {});
-    if (context.timers._due.size) context.timers.startDue();
   }
 }
 

@@ -118,13 +118,9 @@ export class Subscriptions {
     }
   }
 
-  /**
-   * Deliver a live message to every matching subscription, once. A whole call of the session: it
-   * starts the timers that are due.
-   */
+  /** Deliver a live message to every matching subscription, once. */
   message(message: Envelope): void {
-    const { peer, timers } = this._context;
-    if (!peer) return;
+    if (!this._context.peer) return;
     const { topic } = message;
     const states = this.routes.known.get(topic) ?? this.routes.find(topic);
     const shown = !OF_PRESENCE.test(message.type);
@@ -142,7 +138,6 @@ export class Subscriptions {
       }
     }
     if (!shown) this.presence?.message(message, states);
-    if (timers._due.size) timers.startDue();
   }
 
   /** The server answered a `subscribe`, in full or in part. */
@@ -206,7 +201,7 @@ export class Subscriptions {
     return `${kind}${this._number}`;
   }
 
-  /** Request a subscription; on an event stream, request all at the end of the current call. */
+  /** Request a subscription; on an event stream, request all after this call. */
   private _request(state: SubscriptionState): void {
     if (this._context.peer?.incremental) this._sendSubscribe(state);
     else this._scheduleRejoin(0);
@@ -248,7 +243,7 @@ export class Subscriptions {
   private _scheduleRejoin(milliseconds: number): void {
     const { timers } = this._context;
     const after = Math.min(MAX_WAIT, milliseconds);
-    if (after < timers.after('rejoin')) timers.postpone('rejoin', after);
+    if (after < timers.after('rejoin')) timers.start('rejoin', after);
   }
 
   // ---------------------------------------------------------------- answers

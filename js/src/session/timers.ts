@@ -1,4 +1,4 @@
-/** Timers of a session: which are running, and which start at the end of the current call. */
+/** The running timers of a session. */
 
 import type { Ports, TimerName } from './ports.js';
 
@@ -9,8 +9,6 @@ const MAX_TIMER = 2 ** 31 - 1;
 export class Timers {
   /** Milliseconds of the running timers. */
   private readonly _running = new Map<TimerName, number>();
-  /** Milliseconds of the timers that start at the end of the current call. */
-  readonly _due: Map<TimerName, number> = new Map();
 
   constructor(private readonly _ports: Ports) {}
 
@@ -21,7 +19,7 @@ export class Timers {
 
   /** Its milliseconds; infinite if it does not run. */
   after(name: TimerName): number {
-    return this._due.get(name) ?? this._running.get(name) ?? Infinity;
+    return this._running.get(name) ?? Infinity;
   }
 
   /** Start or restart it. */
@@ -37,7 +35,6 @@ export class Timers {
   }
 
   stopAll(): void {
-    this._due.clear();
     this.stop(...this._running.keys());
   }
 
@@ -52,19 +49,5 @@ export class Timers {
   /** It fired; returns whether it was running. */
   fired(name: TimerName): boolean {
     return this._running.delete(name);
-  }
-
-  /** Start it at the end of the current call. */
-  postpone(name: 'pace' | 'rejoin', after: number): void {
-    this._due.set(name, after);
-  }
-
-  /** End the current call. */
-  startDue(): void {
-    for (const name of ['pace', 'rejoin'] as const) {
-      const after = this._due.get(name);
-      if (after !== undefined) this.start(name, after);
-    }
-    this._due.clear();
   }
 }

@@ -210,7 +210,7 @@ class Publishes:
         # Start below zero by the reserved tenth: otherwise the server stays at its limit.
         peer = cast("Peer", self._context.peer)
         self._budget = min(self._budget, (peer.burst - peer.rate) * 1000)
-        self._timers.due["pace"] = min(MAX_PAUSE, milliseconds or PAUSE)
+        self._timers.start("pace", min(MAX_PAUSE, milliseconds or PAUSE))
 
     def flush(self) -> None:
         """Send what is allowed."""
@@ -294,7 +294,7 @@ class Publishes:
     def _pace(self, peer: Peer) -> None:
         """Refill the budget after a while, unless that is scheduled."""
         if peer.rate and self._budget < peer.burst * 1000 and "pace" not in self._timers:
-            self._timers.due["pace"] = self._interval
+            self._timers.start("pace", self._interval)
 
     def set_result(self, entry: PublishState, slot: int, result: PublishResult) -> int | None:
         """Process the result of one message; milliseconds to pause if the rate rejected it."""

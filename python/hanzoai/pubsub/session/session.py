@@ -286,9 +286,6 @@ class Session:
                 self.lifecycle.fire("called")
 
     def end_step(self) -> None:
-        """End the session if it waits for that, and start the timers that are due."""
-        lifecycle, timers = self.lifecycle, self._timers
-        if lifecycle.is_draining and not len(self.publishes):
-            lifecycle.fire("drained")
-        if timers.due:
-            timers.start_due()
+        """End a session that waits for its publishes and has settled all."""
+        if self.lifecycle.is_draining and not len(self.publishes):
+            self.lifecycle.fire("drained")

@@ -123,10 +123,7 @@ class Subscriptions:
                 self._send_subscribe(state)
 
     def messages(self, messages: Sequence[Message]) -> None:
-        """Deliver live messages to every matching subscription, once.
-
-        A whole step of the session, without `end_step`: it starts the timers that are due.
-        """
+        """Deliver live messages to every matching subscription, once."""
         if self._context.peer is None:
             return
         start, end = 0, len(messages)
@@ -162,8 +159,6 @@ class Subscriptions:
                             self._hold(state, one)
             if not shown:
                 self.presence.message(first, states)
-        if self._timers.due:
-            self._timers.start_due()
 
     def subscribed(self, frame: SubscribedFrame, at: int) -> None:
         """The server answered a `subscribe`, completely or in part."""
@@ -252,7 +247,7 @@ class Subscriptions:
         after = self._timers.after("rejoin")
         milliseconds = min(MAX_WAIT, milliseconds)
         if after is None or milliseconds < after:
-            self._timers.due["rejoin"] = milliseconds
+            self._timers.start("rejoin", milliseconds)
 
     # ---------------------------------------------------------------- answers
 

@@ -1,4 +1,4 @@
-"""Timers of a session: which are running, and which start at the end of the current step."""
+"""The running timers of a session."""
 
 from __future__ import annotations
 
@@ -10,30 +10,22 @@ if TYPE_CHECKING:
 MAX_TIMER: Final = 2**31 - 1
 """Maximum timer that every platform supports, milliseconds: 24.8 days."""
 
-_POSTPONED: Final[tuple[TimerName, ...]] = ("pace", "rejoin")
-"""Timers that start at the end of a step, in this order."""
-
 
 class Timers:
-    """The running timers, and those that start at the end of the current step.
+    """The running timers, with their milliseconds."""
 
-    Attributes:
-        due: Milliseconds of the timers that start at the end of the step.
-    """
-
-    __slots__ = ("_ports", "_running", "due")
+    __slots__ = ("_ports", "_running")
 
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
         self._running: dict[TimerName, int] = {}
-        self.due: dict[TimerName, int] = {}
 
     def __contains__(self, name: TimerName) -> bool:
         return name in self._running
 
     def after(self, name: TimerName) -> int | None:
-        """Milliseconds of a timer that is running or due; None for others."""
-        return self.due.get(name, self._running.get(name))
+        """Milliseconds of a timer that is running; None for others."""
+        return self._running.get(name)
 
     def start(self, name: TimerName, after: int) -> None:
         """Start a timer, or restart it."""
@@ -48,7 +40,6 @@ class Timers:
 
     def stop_all(self) -> None:
         """Stop every timer."""
-        self.due.clear()
         self.stop(*self._running)
 
     def limit(self, name: TimerName, after: int | None) -> None:
@@ -60,9 +51,3 @@ class Timers:
     def fired(self, name: TimerName) -> bool:
         """Record that a timer has fired; False if it was not running."""
         return self._running.pop(name, None) is not None
-
-    def start_due(self) -> None:
-        """Start the timers that the queue and the subscriptions requested during the step."""
-        for name in _POSTPONED:
-            if name in self.due:
-                self.start(name, self.due.pop(name))
