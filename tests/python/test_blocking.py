@@ -403,6 +403,29 @@ def test_a_running_handler_ends_before_a_process_that_an_exception_ends(
     assert (out, err, process.returncode) == ("saved\n", "", 3)
 
 
+def test_close_does_not_wait_for_a_thread_that_is_blocked(
+    pubsub_server: ThreadedServer,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr("hanzoai.pubsub.runtime.portal._JOIN", 0.1)
+    blocked, released = threading.Event(), threading.Event()
+
+    async def block(_: Message) -> None:
+        blocked.set()
+        released.wait(BOUND)
+
+    token = pubsub_server.admin_token()
+    ps = PubSub(token=token, **pubsub_server.options)
+    ps.subscribe("demo.1", on_message=block).wait()
+    with PubSub(token=token, **pubsub_server.options) as other:
+        other.publish("demo.1", {"data": 1})
+    assert blocked.wait(BOUND)
+    ps.close()
+    released.set()
+    assert "because its thread has been blocked for 5 s" in caplog.text
+
+
 def test_a_handler_that_exits_does_not_end_the_client(pubsub_server: ThreadedServer) -> None:
     errors: queue.SimpleQueue[Exception] = queue.SimpleQueue()
     token = pubsub_server.admin_token()

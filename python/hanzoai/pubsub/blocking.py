@@ -9,6 +9,7 @@ import asyncio
 import atexit
 import contextlib
 import functools
+import logging
 import os
 import threading
 import warnings
@@ -67,6 +68,8 @@ if TYPE_CHECKING:
     )
 
 T = TypeVar("T")
+
+logger = logging.getLogger("hanzoai.pubsub")
 
 _clients: weakref.WeakSet[PubSub] = weakref.WeakSet()
 
@@ -169,6 +172,7 @@ class PubSub:
         """Settle what was published and end; see ``PubSubClient.close``.
 
         It also happens at the end of the program, which then waits up to 5 s for running handlers.
+        If a coroutine of the program blocks the client for 5 s, it logs that and does not close.
         In a forked process, it does nothing to a client that the parent process uses.
         """
         portal = self._made
@@ -181,6 +185,14 @@ class PubSub:
         portal.check()
         portal.release_handler()
         try:
+            if portal.is_blocked():
+                logger.error(
+                    "%r cannot close, because its thread has been blocked for 5 s. Don't block in "
+                    "a coroutine that you pass to the client, in `allow`, or in a module that it "
+                    "imports.",
+                    self,
+                )
+                return
             portal.call(lambda: self._client.close(timeout))
         except ClosedError:
             return

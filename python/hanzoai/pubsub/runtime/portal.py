@@ -153,6 +153,13 @@ class Portal:
         except (SystemExit, KeyboardInterrupt) as error:
             raise RuntimeError(f"A handler raised {type(error).__name__}") from error
 
+    def is_blocked(self) -> bool:
+        """Whether the loop does nothing for 5 s."""
+        turn = threading.Lock()
+        turn.acquire()
+        self.post(turn.release)
+        return not turn.acquire(timeout=_JOIN)
+
     def release_handler(self) -> None:
         """The handler of this thread closes the client, which must not wait for the handler."""
         release = getattr(self._inside, "release", None)
