@@ -73,7 +73,7 @@ def test_the_http_api_may_be_elsewhere() -> None:
     [
         ("", "is empty"),
         ("pubsub.example.com", "no scheme"),
-        ("localhost:8057", "no scheme"),
+        ("h:8057", "no scheme"),
         ("ftp://h", "no scheme"),
         ("wss:h", "no scheme"),
         ("wss://", "names no host"),
@@ -97,6 +97,16 @@ def test_an_invalid_url_is_refused_without_showing_it(url: str, problem: str) ->
     assert problem in caught.value.message
     assert caught.value.remedy
     assert SECRET not in str(caught.value)
+
+
+def test_a_local_address_without_a_scheme_is_shown_with_one() -> None:
+    for url in ("localhost:8057", "127.0.0.1:8057/ws"):
+        with pytest.raises(InvalidOption, match="no scheme") as caught:
+            endpoints(url)
+        assert caught.value.remedy == f"Write it like ws://{url}."
+    with pytest.raises(InvalidOption, match="no scheme") as caught:
+        endpoints(URL, "localhost:8056")
+    assert caught.value.remedy == "Write it like http://localhost:8056."
 
 
 def test_a_url_of_another_type_is_refused() -> None:

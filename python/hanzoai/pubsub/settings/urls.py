@@ -6,6 +6,7 @@ HIP-56 has the socket at `wss://HOST:8057/ws` and HTTP at `https://HOST:8056`.
 from __future__ import annotations
 
 import ipaddress
+import re
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import SplitResult, parse_qsl, urlsplit
@@ -20,6 +21,7 @@ _TO_HTTP: Final = {"ws": "http", "wss": "https"}
 _TO_SOCKET: Final = {"http": "ws", "https": "wss"}
 _SECRETS: Final = frozenset({"token", "access_token", "auth", "api_key", "apikey", "key", "jwt"})
 _URL_MAX: Final = 2_048
+_LOCAL: Final = re.compile(r"(localhost|127\.[.\d]+)(:\d+)?(/ws)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +113,9 @@ def _split(url: object, field: str, schemes: tuple[str, ...]) -> SplitResult:
         raise invalid(field, "is not a URL", accepted) from None
     if parts.scheme not in schemes or "://" not in url:
         listed = ", ".join(f"{scheme}://" for scheme in schemes)
-        raise invalid(field, "has no scheme, or an unknown one", f"Use one of {listed}.")
+        local = _LOCAL.fullmatch(url)  # nothing else is shown: it may be a token
+        remedy = f"Write it like {schemes[0]}://{url}." if local else f"Use one of {listed}."
+        raise invalid(field, "has no scheme, or an unknown one", remedy)
     if not parts.hostname:
         raise invalid(field, "names no host", accepted)
     if port == 0:
