@@ -48,12 +48,13 @@ def ps(pubsub_server: ThreadedServer) -> Iterator[PubSub]:
         yield ps
 
 
-def test_a_batch_that_has_been_sent_names_its_with_block(ps: PubSub) -> None:
-    with ps.batch() as batch:
-        batch.publish("demo.1", {"data": 1})
-    with pytest.raises(UsageError, match="This batch has been sent") as late:
-        batch.publish("demo.1", {"data": 2})
-    assert late.value.remedy == "Publish inside its `with` block."
+def test_a_batch_outside_of_its_with_block_names_it(ps: PubSub) -> None:
+    with ps.batch() as sent:
+        sent.publish("demo.1", {"data": 1})
+    for batch in (sent, ps.batch()):
+        with pytest.raises(UsageError, match="This batch is not open") as caught:
+            batch.publish("demo.1", {"data": 2})
+        assert caught.value.remedy == "Publish inside its `with` block."
 
 
 def test_every_operation_blocks_until_its_result_is_there(ps: PubSub) -> None:

@@ -299,6 +299,7 @@ class BlockingBatch:
             raise UsageError(error.message, remedy="Publish inside its `with` block.") from None
 
     def __enter__(self) -> Self:
+        self._call(self._batch.__aenter__)
         return self
 
     def __exit__(self, exc_type: type[BaseException] | None, *_: object) -> None:

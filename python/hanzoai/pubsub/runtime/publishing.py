@@ -241,7 +241,7 @@ class Batch:
         self._check = check
         self._send = send
         self._items: list[Prepared] = []
-        self._open = True
+        self._open = False
 
     def __len__(self) -> int:
         return len(self._items)
@@ -258,17 +258,18 @@ class Batch:
             InvalidTopic: The topic is not valid.
             InvalidPayload: The data is not JSON.
             PayloadTooLarge: The data is over the limit.
-            UsageError: The block has ended.
+            UsageError: Not inside the block.
         """
         if not self._open:
             raise UsageError(
-                "This batch has been sent.", remedy="Publish inside its `async with` block."
+                "This batch is not open.", remedy="Publish inside its `async with` block."
             )
         item = self._check(topic, message, ttl, id)
         self._items.append(item)
         return item.id
 
     async def __aenter__(self) -> Self:
+        self._open = True
         return self
 
     async def __aexit__(self, exc_type: type[BaseException] | None, *_: object) -> None:
