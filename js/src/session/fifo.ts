@@ -23,9 +23,9 @@ export class Fifo<Value extends object> {
     return this._values[this._gone];
   }
 
-  /** All values, in order; changes do not affect the returned list. */
-  _all(): Value[] {
-    return this._values.slice(this._gone);
+  /** All values, in order, or this many; changes do not affect the returned list. */
+  _all(most: number = Infinity): Value[] {
+    return this._values.slice(this._gone, this._gone + most);
   }
 
   _add(value: Value): void {

@@ -205,10 +205,7 @@ export class Publishes {
       let credit = NO_CREDIT;
       if (rate && this._budget < waiting._messages * 1000)
         // With the policy `block`, the queue has no bound, and a search takes its time.
-        [entry, credit] = nextTurn(
-          waiting._all().slice(0, options.sendQueueMessages),
-          this._credit,
-        );
+        [entry, credit] = nextTurn(waiting._all(options.sendQueueMessages), this._credit);
       const { messages, size } = entry._publish;
       const count = messages.length;
       if (rate && this._budget < Math.min(count, burst) * 1000) break;
