@@ -164,7 +164,7 @@ def perform(ports: Ports, effect: Effect) -> None:
         case effects.Probe():
             ports.probe()
         case effects.ProbeHttp(auth):
-            ports.probe_http(auth)
+            ports.probe(auth)
         case effects.Deliver(sub, message):
             ports.deliver(sub, [message])
         case effects.Gap(sub, topic, from_, to, missed, why):

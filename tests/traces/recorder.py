@@ -70,11 +70,8 @@ class Log:
     def welcomed(self, peer: Peer, /) -> None:
         """Ignored, because the log contains the frame itself."""
 
-    def probe(self) -> None:
-        self.entries.append(effects.Probe())
-
-    def probe_http(self, auth: AuthFrame, /) -> None:
-        self.entries.append(effects.ProbeHttp(auth))
+    def probe(self, auth: AuthFrame | None = None, /) -> None:
+        self.entries.append(effects.Probe() if auth is None else effects.ProbeHttp(auth))
 
     def fetch_token(self, call: int, reason: FetchReason, attempt: int, /) -> None:
         self.entries.append(effects.Fetch(call, reason, attempt))

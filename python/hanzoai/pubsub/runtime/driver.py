@@ -287,15 +287,10 @@ class Driver:
         if peer.token_life is not None:
             self.tokens.learn(peer.token_life)
 
-    def probe(self) -> None:
+    def probe(self, auth: AuthFrame | None = None, /) -> None:
         """See ``Ports``."""
-        self._probe(self.session.probed, None)
+        answer = self.session.probed if auth is None else self.session.answered
 
-    def probe_http(self, auth: AuthFrame, /) -> None:
-        """See ``Ports``."""
-        self._probe(self.session.answered, auth)
-
-    def _probe(self, answer: Callable[..., None], auth: AuthFrame | None) -> None:
         async def run() -> None:
             self.call(answer, ok=await self._connection.probe(auth, self.options.open_timeout))
 

@@ -308,7 +308,7 @@ class Lifecycle(Steps[SessionEvent]):
         choice = self.choice
         if self.has_token(event) and choice.may_fall_back and not choice.is_probing_http:
             choice.is_probing_http = True
-            self._ports.probe_http(self._auth(None))
+            self._ports.probe(self._auth(None))
 
     def note_replaced(self, event: SessionEvent, /) -> None:
         """Until a connection is stable, the next occurrence is final."""

@@ -114,11 +114,12 @@ class Ports(Protocol):
     def welcomed(self, peer: Peer, /) -> None:
         """The server sent `auth.ok`: for a connection, or for a renewed token."""
 
-    def probe(self) -> None:
-        """Try to open a WebSocket in addition to the fallback; answer with `probed`."""
+    def probe(self, auth: AuthFrame | None = None, /) -> None:
+        """Try to open a WebSocket in addition to the fallback, and answer with `probed`.
 
-    def probe_http(self, auth: AuthFrame, /) -> None:
-        """Check whether the HTTP address answers as a PubSub service; answer with `answered`."""
+        With `auth`, send it to the HTTP address instead, and answer with `answered` whether this is
+        a PubSub service.
+        """
 
     # ---------------------------------------------------------------- token, timers
 
