@@ -65,7 +65,9 @@ def lifecycle(machine: Lifecycle) -> str:
         '    """Guards and actions of the table; `E` is what a session calls an event."""',
     ]
     for guard in machine.guards:
-        out += ["", "    @abstractmethod", f"    def {guard}(self, event: E, /) -> bool: ..."]
+        of_event = machine.asks[guard].of_event
+        out += ["", *([] if of_event else ["    @property"]), "    @abstractmethod"]
+        out.append(f"    def {guard}(self{', event: E, /' if of_event else ''}) -> bool: ...")
     for action in machine.actions:
         out += ["", "    @abstractmethod", f"    def {action}(self, event: E, /) -> None: ..."]
     out += [

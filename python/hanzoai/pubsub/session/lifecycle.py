@@ -19,8 +19,10 @@ from hanzoai.pubsub.session.ports import Rejected, StateChanged
 from hanzoai.pubsub.session.transport_choice import TransportChoice
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from hanzoai.pubsub.generated.lifecycle import Event as Name
-    from hanzoai.pubsub.generated.lifecycle import Row, State, Timer
+    from hanzoai.pubsub.generated.lifecycle import Guard, Row, State, Timer
     from hanzoai.pubsub.session.context import Context
     from hanzoai.pubsub.session.own_presence import OwnPresence
     from hanzoai.pubsub.session.peer import Peer
@@ -49,12 +51,16 @@ class Lifecycle(Steps[SessionEvent]):
 
     Attributes:
         state: The session's state in the table.
-        is_draining: The program has asked for the end, or the session has ended: it rejects new
-            calls.
-        is_linked: A transport is being opened, or open.
-        incremental: Whether the transport has pings and adds single subscriptions; an event stream
+        draining: The program has asked for the end, or the session has ended: it rejects new calls.
+        overdue: The outage is so long that history may have expired.
+        has_pings: Whether the transport has pings and adds single subscriptions; an event stream
             does not.
+        is_linked: A transport is being opened, or open.
     """
+
+    draining = False
+    overdue = False
+    has_pings = True
 
     def __init__(
         self,
@@ -64,9 +70,7 @@ class Lifecycle(Steps[SessionEvent]):
         own_presence: OwnPresence,
     ) -> None:
         self.state: State = INITIAL
-        self.is_draining = False
         self.is_linked = False
-        self.incremental = True
         self.attempts: Final = Attempts(context)
         self.credentials: Final = Credentials(context)
         self.choice: Final = TransportChoice(context)
@@ -80,7 +84,6 @@ class Lifecycle(Steps[SessionEvent]):
         self._client_id: str | None = None
         self._useful = False  # whether the current connection has been useful
         self._replaced = False
-        self._overdue = False
         self._retry_in: int | None = None  # milliseconds, of the current state change
         self._pong_limit = 0  # milliseconds for the awaited pong
 
@@ -89,7 +92,7 @@ class Lifecycle(Steps[SessionEvent]):
     def fire(self, name: Name, event: SessionEvent = NO_DETAILS) -> None:
         """Fire the first row whose guards hold; without one, ignore the event."""
         for row in TABLE[self.state].get(name, ()):
-            if all(getattr(self, guard)(event) for guard in row.guards):
+            if all(self._holds(guard, event) for guard in row.guards):
                 self._take(row, event)
                 return
 
@@ -103,7 +106,7 @@ class Lifecycle(Steps[SessionEvent]):
         if timer == "fallback":
             self.choice.is_late = True
         elif timer == "suspend":
-            self._overdue = True
+            self.overdue = True
             self.attempts.outage = max(self.attempts.outage, self._options.suspend_after)
 
     def note_useful(self) -> None:
@@ -114,6 +117,10 @@ class Lifecycle(Steps[SessionEvent]):
             self.choice.note_useful()
 
     # ---------------------------------------------------------------- rows
+
+    def _holds(self, guard: Guard, event: SessionEvent) -> bool:
+        answer: bool | Callable[[SessionEvent], bool] = getattr(self, guard)
+        return answer if isinstance(answer, bool) else answer(event)
 
     def _take(self, row: Row, event: SessionEvent) -> None:
         self._retry_in = None
@@ -149,10 +156,6 @@ class Lifecycle(Steps[SessionEvent]):
         """The error or close code means that the token is not valid."""
         return action_of(event.code) == "reauth"
 
-    def draining(self, event: SessionEvent, /) -> bool:
-        """The user has requested the end after all publishes are settled."""
-        return self.is_draining
-
     def final_error(self, event: SessionEvent, /) -> bool:
         """The error or close code means that another attempt is useless (LIFE-9).
 
@@ -170,32 +173,26 @@ class Lifecycle(Steps[SessionEvent]):
         span = self.credentials.span
         return event.left is not None and span is not None and event.left > span / 2
 
-    def should_fall_back(self, event: SessionEvent, /) -> bool:
+    @property
+    def should_fall_back(self) -> bool:
         """The first WebSocket is late, and HTTP has answered as a PubSub service."""
         choice = self.choice
         return choice.is_late and choice.http_works
 
-    def has_token(self, event: SessionEvent, /) -> bool:
+    @property
+    def has_token(self) -> bool:
         """There is a token."""
         return self.credentials.token is not None
-
-    def has_pings(self, event: SessionEvent, /) -> bool:
-        """The server answers pings on this transport; an event stream has none."""
-        return self.incremental
 
     def data_arrived(self, event: SessionEvent, /) -> bool:
         """Data has arrived since the ping; an event stream, which has no pings, has more time.
 
         Without a subscription there is no stream that could deliver data.
         """
-        if self.incremental:
+        if self.has_pings:
             return event.idle < self._pong_limit
         limit = self._pong_limit + self._options.ping_interval
-        return self._subscriptions.empty or event.idle < limit
-
-    def overdue(self, event: SessionEvent, /) -> bool:
-        """The outage is so long that history may have expired."""
-        return self._overdue
+        return not self._subscriptions.routes.all or event.idle < limit
 
     def reachable(self, event: SessionEvent, /) -> bool:
         """A WebSocket could be opened."""
@@ -205,7 +202,8 @@ class Lifecycle(Steps[SessionEvent]):
         """The token callback refuses permanently (AUTH-3)."""
         return event.refused
 
-    def unsettled(self, event: SessionEvent, /) -> bool:
+    @property
+    def unsettled(self) -> bool:
         """A publish is not settled yet."""
         return len(self._publishes) > 0
 
@@ -247,8 +245,8 @@ class Lifecycle(Steps[SessionEvent]):
     def accept(self, event: SessionEvent, /) -> None:
         """The server authenticated the client: record its features."""
         self._timers.stop("open", "suspend", "fallback")
-        self._overdue = self.choice.is_late = False
-        self.choice.has_opened = self.incremental
+        self.overdue = self.choice.is_late = False
+        self.choice.has_opened = self.has_pings
         self.renew(event)
 
     def renew(self, event: SessionEvent, /) -> None:
@@ -278,7 +276,7 @@ class Lifecycle(Steps[SessionEvent]):
     def send_ping(self, event: SessionEvent, /) -> None:
         """Send a ping; an event stream sends heartbeats without pings."""
         self._pong_limit = self._options.pong_timeout
-        if self.incremental:
+        if self.has_pings:
             self._ports.send(PingFrame())
 
     def check(self, event: SessionEvent, /) -> None:
@@ -306,7 +304,7 @@ class Lifecycle(Steps[SessionEvent]):
     def probe_http(self, event: SessionEvent, /) -> None:
         """Check whether an event stream would work instead of the WebSocket."""
         choice = self.choice
-        if self.has_token(event) and choice.may_fall_back and not choice.is_probing_http:
+        if self.has_token and choice.may_fall_back and not choice.is_probing_http:
             choice.is_probing_http = True
             self._ports.probe(self._auth(None))
 
@@ -342,8 +340,8 @@ class Lifecycle(Steps[SessionEvent]):
 
     def start_drain(self, event: SessionEvent, /) -> None:
         """Start the timeout for settling the publishes."""
-        if not self.is_draining:
-            self.is_draining = True
+        if not self.draining:
+            self.draining = True
             wait = self._options.close_timeout if event.wait is None else event.wait
             self._timers.start("drain", wait)
 
@@ -356,7 +354,7 @@ class Lifecycle(Steps[SessionEvent]):
 
     def start_suspend(self, event: SessionEvent, /) -> None:
         """Start the timer after which an outage counts as suspended."""
-        if "suspend" not in self._timers and not self._overdue:
+        if "suspend" not in self._timers and not self.overdue:
             self._timers.start("suspend", self._options.suspend_after)
 
     # ---------------------------------------------------------------- actions: the end
@@ -386,7 +384,7 @@ class Lifecycle(Steps[SessionEvent]):
 
     def _end(self, error: Rejected | None) -> None:
         """Stop all timers, calls and the transport; settle the remaining publishes."""
-        self.is_draining = True
+        self.draining = True
         self._timers.stop_all()
         self.credentials.abandon()
         self._hang_up(NORMAL)

@@ -90,7 +90,7 @@ class Session:
 
     def subscribe(self, request: Subscribe) -> None:
         """Add a subscription."""
-        if self.lifecycle.is_draining:
+        if self.lifecycle.draining:
             denied = tuple(
                 wire.Denial(topic=topic, code=_CLOSED.code, message=_CLOSED.message)
                 for topic in request.topics
@@ -110,7 +110,7 @@ class Session:
     def publish(self, request: Publish) -> None:
         """Publish; the port `settle` receives the outcome."""
         lifecycle = self.lifecycle
-        if lifecycle.is_draining:
+        if lifecycle.draining:
             self._ports.settle(request.ref, _CLOSED)
         else:
             self.publishes.publish(request)
@@ -134,7 +134,7 @@ class Session:
             ref: Unique number that identifies the update in the port `settle`; None if no call
                 waits.
         """
-        if not self.lifecycle.is_draining:
+        if not self.lifecycle.draining:
             self.own_presence.update(topic, data, ref)
             self._called()
         elif ref is not None:
@@ -159,7 +159,7 @@ class Session:
 
     def opened(self, *, incremental: bool) -> None:
         """The transport is open; `incremental`: see `Peer`."""
-        self.lifecycle.incremental = incremental
+        self.lifecycle.has_pings = incremental
         self.lifecycle.fire("opened")
 
     def dropped(self, code: int | None, message: str, retry_after_ms: int | None = None) -> None:
@@ -243,7 +243,7 @@ class Session:
         lifecycle = self.lifecycle
         match frame:
             case wire.AuthOkFrame():
-                peer = read_peer(frame, at, incremental=lifecycle.incremental)
+                peer = read_peer(frame, at, incremental=lifecycle.has_pings)
                 lifecycle.fire("auth.ok", SessionEvent(peer=peer))
             case wire.AuthExpiringFrame(expires_in=left, expires_at=end):
                 if left is None and end is not None:
@@ -287,5 +287,5 @@ class Session:
 
     def end_step(self) -> None:
         """End a session that waits for its publishes and has settled all."""
-        if self.lifecycle.is_draining and not len(self.publishes):
+        if self.lifecycle.draining and not len(self.publishes):
             self.lifecycle.fire("drained")

@@ -56,13 +56,6 @@ class Subscriptions:
         # The peer of the previous connection.
         self._last: Peer | None = None
 
-    # ---------------------------------------------------------------- queries
-
-    @property
-    def empty(self) -> bool:
-        """Whether there is no subscription."""
-        return not self.routes.all
-
     @property
     def _incremental(self) -> bool:
         """Whether the connection can add and remove single subscriptions."""
