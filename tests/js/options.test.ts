@@ -46,3 +46,13 @@ test('a missing option mentions its variable only on platforms with an environme
     'token: Pass `token` or `getToken`.',
   ]);
 });
+
+test('a local address without a scheme is shown with one; others may be a token', () => {
+  for (const [url, remedy] of [
+    ['localhost:8057', 'Write it like ws://localhost:8057.'],
+    ['127.0.0.1:8057/ws', 'Write it like ws://127.0.0.1:8057/ws.'],
+    ['x1y2', 'Use one of ws://, wss://, http://, https://.'],
+  ]) {
+    assert.throws(() => new PubSub({ url, token }), { field: 'url', remedy });
+  }
+});

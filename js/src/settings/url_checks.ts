@@ -7,13 +7,17 @@ const URL_MAX = 2_048;
 
 const INSTEAD = 'Pass `token` or `getToken` instead.';
 
+const NO_SCHEME = 'has no scheme, or an unknown one';
+
+const LOCAL = /^(localhost|127\.[.\d]+)(:\d+)?(\/ws)?$/;
+
 /** Possible problems of an address, in the order of the checks, with a remedy if there is one. */
 const WORDS: readonly (readonly [problem: string, remedy?: string])[] = [
   ['is '],
   ['is empty'],
   ['is longer than 2,048 characters'],
   ['has spaces or control characters'],
-  ['has no scheme, or an unknown one', 'Use one of ….'],
+  [NO_SCHEME],
   ['is not a URL'],
   ['names no host'],
   ['has port 0', 'Use the port that the server printed.'],
@@ -50,8 +54,14 @@ export function checkUrl(given: unknown, field: string, schemes: readonly string
   const [sentence = '', remedy = `Write it like ${schemes.at(-1)}//pubsub.example.com.`] =
     WORDS[problem] ?? [];
   const type = problem ? '' : `${kind(url)}, not a string`;
-  const listed = schemes.map((one) => `${one}//`).join(', ');
-  throw invalid(field, sentence + type, remedy.replace('…', listed));
+  const advice = sentence === NO_SCHEME ? withScheme(text, schemes) : remedy;
+  throw invalid(field, sentence + type, advice);
+}
+
+/** The remedy for a missing scheme. It shows only local addresses: others may be a token. */
+function withScheme(text: string, schemes: readonly string[]): string {
+  if (LOCAL.test(text)) return `Write it like ${schemes[0]}//${text}.`;
+  return `Use one of ${schemes.map((one) => `${one}//`).join(', ')}.`;
 }
 
 function parse(text: string): URL | undefined {
