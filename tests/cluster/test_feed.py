@@ -280,7 +280,7 @@ async def test_connections_that_are_lost_one_after_the_other_are_logged_once_unt
         lost, reconnected = "lost the feed connection", "reconnected the feed"
         assert (reported(lost), reported(reconnected)) == (1, 1)
         backplane: Any = node.hub.core.backplane
-        backplane._feed._lanes[0]._log._losses_again_at = 0.0
+        backplane._feed._lanes[0]._log._losses_again_at.clear()
         await store.end()
         await until(lambda: reported(lost), 2)
 

@@ -261,15 +261,32 @@ async def test_the_failure_of_a_server_is_logged_once_for_all_its_shards(
         await until(lambda: bool(feed.up))
         owners = [await cluster.owner(f"hanzo-pubsub:{{{number}}}") for number in range(SHARDS)]
         assert owners.count(0) > 1
+        failed = f"127.0.0.1:{cluster.servers[0].port}"
         await cluster.servers[0].end(signal.SIGKILL)
         await until(lambda: any("may have lost its last" in each for each in caplog.messages))
         await until(lambda: bool(feed.up))
     told = ("the feed connection", "the feed to Redis", "may have lost its last")
     assert [each for each in caplog.messages if any(text in each for text in told)] == [
-        "lost the feed connection to Redis: the server closed the connection",
+        f"lost the feed connection to Redis at {failed}: the server closed the connection",
         "reconnected the feed to Redis",
         f"Redis may have lost its last acknowledged writes in {owners.count(0)} of {SHARDS} shards",
     ]
+
+
+async def test_the_failure_of_another_server_soon_after_the_first_is_logged_too(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with asyncio.timeout(BOUND), nodes(cluster, 1, **on()) as (node,):
+        feed: Any = node.hub.core.backplane._feed  # type: ignore[attr-defined]
+        await until(lambda: bool(feed.up))
+        for server in cluster.servers[1:PRIMARIES]:
+            await server.end(signal.SIGKILL)
+            lost = f"lost the feed connection to Redis at 127.0.0.1:{server.port}"
+            await until(partial(reported, caplog, lost), 1)
+
+
+def reported(caplog: pytest.LogCaptureFixture, line: str) -> int:
+    return [line in each for each in caplog.messages].count(True)
 
 
 async def opened(node: RunningServer, user: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ssl
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from redis.asyncio.connection import parse_url
 from redis.exceptions import (
@@ -21,6 +21,9 @@ from redis.exceptions import (
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from pubsub_server.shared.failure_texts import system_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _KNOWN: Final = {
     "MISCONF": (
@@ -178,8 +181,11 @@ def _unreachable(url: str, error: Exception) -> str:
 
 
 def _where(url: str) -> str:
-    # Show only this part of the URL: the rest may be a secret.
-    options: dict[str, Any] = dict(parse_url(url))
+    return address_of(parse_url(url))
+
+
+def address_of(options: Mapping[str, Any]) -> str:
+    """The part of a URL that may be shown: the rest may be a secret."""
     return options.get("path") or f"{options.get('host', 'localhost')}:{options.get('port', 6379)}"
 
 

@@ -203,6 +203,7 @@ class Feed:
         self._tasks = Tasks(self._loop, logger, "feed")
         self._log = log
         self._probe = Probe(timeout, self._send_to_itself, self._tasks, changed)
+        self._address = ""
         self.up = False
         self.losses = 0
 
@@ -279,7 +280,7 @@ class Feed:
                 await self._listen()
             except LINK_ERRORS as error:
                 if self.up:
-                    self._log.lost(self)
+                    self._log.lost(self, self._address)
                     backoff.reset()
                 self._log.failed(self, error)
             except RedisError:
@@ -292,6 +293,7 @@ class Feed:
     async def _listen(self) -> None:
         self._probe.connect()
         server = await self._link.server(self._own)
+        self._address = server.address
         wire = server.listen(self._take_push)
         try:
             await self._tasks.race(self._listen_by(server, wire), self._probe.watch())

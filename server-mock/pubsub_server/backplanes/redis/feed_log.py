@@ -1,6 +1,7 @@
 """What the log says about the connections that listen: one line for each event.
 
-If a server of a cluster fails, the connections of all its shards are lost at the same time.
+If a server of a cluster fails, the connections of all its shards are lost at the same time. Another
+server that fails is another event.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ logger = logging.getLogger("pubsub_server.backplanes.redis.feed")
 REFUSED_EVERY: Final = 60.0
 """Seconds between two log lines about Redis refusing a subscription."""
 LOSS_EVERY: Final = 10.0
-"""Seconds between two log lines about a lost connection. After a failover, Redis may be a replica,
-and each write then closes the connection.
+"""Seconds between two log lines about lost connections to a server. After a failover, it may be a
+replica, and each write then closes the connection.
 """
 
 
@@ -26,38 +27,36 @@ class FeedLog:
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        # Connections whose loss the log does not tell yet, and those whose loss it tells.
-        self._untold: set[object] = set()
-        self._told: set[object] = set()
-        self._losses_again_at = 0.0
+        # By connection: the server whose loss the log does not tell yet, or tells.
+        self._untold: dict[object, str] = {}
+        self._told: dict[object, str] = {}
+        self._losses_again_at: dict[str, float] = {}
         self._refusals_again_at: dict[str, float] = {}
 
-    def lost(self, feed: object) -> None:
-        """An open connection is lost; `failed` tells why."""
-        self._untold.add(feed)
+    def lost(self, feed: object, server: str) -> None:
+        """An open connection to this server is lost; `failed` tells why."""
+        self._untold[feed] = server
 
     def failed(self, feed: object, error: Exception) -> None:
         """A connection ended, or cannot be opened."""
-        if feed not in self._untold:
+        server = self._untold.get(feed)
+        if server is None:
             if isinstance(error, RefusedError):
                 self._refused(cause(error))
             return
         now = self._loop.time()
-        if now >= self._losses_again_at:
-            self._losses_again_at = now + LOSS_EVERY
-            logger.warning("lost the feed connection to Redis: %s", cause(error))
-        elif not self._told:
+        if now >= self._losses_again_at.get(server, now):
+            self._losses_again_at[server] = now + LOSS_EVERY
+            logger.warning("lost the feed connection to Redis at %s: %s", server, cause(error))
+        elif server not in self._told.values():
             return
-        self._told |= self._untold
-        self._untold.clear()
+        self._told[feed] = self._untold.pop(feed)
 
     def regained(self, feed: object) -> None:
         """A connection is open again."""
-        self._untold.discard(feed)
-        if feed in self._told:
-            self._told.remove(feed)
-            if not self._told:
-                logger.warning("reconnected the feed to Redis")
+        self._untold.pop(feed, None)
+        if self._told.pop(feed, None) and not self._told:
+            logger.warning("reconnected the feed to Redis")
 
     # ------------------------------------------------------------ inside
 

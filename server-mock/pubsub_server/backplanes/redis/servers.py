@@ -34,7 +34,7 @@ from redis.exceptions import RedisError as RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.maint_notifications import MaintNotificationsConfig
 
-from pubsub_server.backplanes.redis.errors import REPLICA, RefusedError
+from pubsub_server.backplanes.redis.errors import REPLICA, RefusedError, address_of
 from pubsub_server.backplanes.redis.readers import Readers
 from pubsub_server.backplanes.redis.wire import ANSWER_WITHIN, Wire, unused
 from pubsub_server.tasks import Tasks
@@ -100,6 +100,7 @@ class Server:
             listening connection there.
 
     Attributes:
+        address: Its host and port, or its socket file.
         writer: For publishing; it keeps the order of the calls of all shards.
         heart: For heartbeats, which must not wait until a reader is free.
         readers: For everything else.
@@ -118,6 +119,7 @@ class Server:
             "socket_connect_timeout": ANSWER_WITHIN,
             "protocol": 3,
         }
+        self.address = address_of(options)
         self._client = Redis.from_pool(BlockingConnectionPool(**all_options))
         self._shared = shared
         self.writer = self._wire()
