@@ -553,6 +553,41 @@ async def test_a_connection_whose_late_join_finds_a_newer_one_at_another_node_en
                 await back.fence()
 
 
+async def test_a_connection_whose_client_moves_before_its_join_is_answered_ends(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with asyncio.timeout(BOUND), nodes(store) as (a, b):
+        core: Any = a.hub.core
+        link, attendance = core.backplane._link, core.roster._audience
+        call, receive = link.call, attendance.received
+        joined, answered, moved = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+        async def call_slowly(name: str, *given: Any, **more: Any) -> Any:
+            answer = await call(name, *given, **more)
+            if name == "members.lua":
+                joined.set()
+                await answered.wait()
+            return answer
+
+        def received(change: MemberChange) -> None:
+            receive(change)
+            if change.change == "move":
+                moved.set()
+
+        monkeypatch.setattr(link, "call", call_slowly)
+        monkeypatch.setattr(attendance, "received", received)
+        async with peer(a, a.token("ann")) as ann:
+            await ann.send({"type": "subscribe", "topics": [TOPIC], "ref": "1"})
+            await joined.wait()
+            await core.roster.wait_joined((), [TOPIC])
+            async with peer(b, b.token("ann"), ann.client_id) as back:
+                await back.subscribe(TOPIC)
+                await moved.wait()
+                answered.set()
+                assert await ann.closed() == 4409
+                await back.fence()
+
+
 async def test_a_client_moves_from_a_node_that_accepted_it_before_its_first_heartbeat(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

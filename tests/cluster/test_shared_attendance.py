@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pubsub_server.errors import ServiceError
@@ -304,7 +305,7 @@ async def test_too_many_changes_during_a_subscription_send_the_list_again(
             assert users(await snapshot(bob)) == ["bob", "ann", "eve"]
 
 
-async def test_a_client_that_is_joining_this_node_is_not_disconnected_because_of_another_node(
+async def test_a_client_that_is_joining_this_node_is_not_disconnected_before_it_has_joined(
     store: Store,
 ) -> None:
     async with one(store) as (_, reading, _, ann):
@@ -312,12 +313,14 @@ async def test_a_client_that_is_joining_this_node_is_not_disconnected_because_of
         attendance, client_id = reading.attendance, ann.client_id
         moved = MemberChange("move", TOPIC, client_id, "", 0, b"another")
         asked: list[str] = []
+        join: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        join.add_done_callback(partial(attendance._joined, client_id, TOPIC))
 
         async def elsewhere(topic: str, client_id: str) -> bool:
             asked.append(topic)
             if len(asked) == 1:
                 # The client joins during the call to the store.
-                attendance._joining[client_id] += 1
+                attendance._joining[client_id, topic] = join
             return True
 
         attendance._roster.elsewhere = elsewhere
@@ -325,8 +328,7 @@ async def test_a_client_that_is_joining_this_node_is_not_disconnected_because_of
             attendance.received(moved)
             await ann.fence()
         assert asked == [TOPIC]
-        attendance._joined(client_id)
-        attendance.received(moved)
+        join.set_result(None)
         assert await ann.closed() == 4409
 
 

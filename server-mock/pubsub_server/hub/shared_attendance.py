@@ -8,7 +8,7 @@ once.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+import functools
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final
 
@@ -81,7 +81,8 @@ class SharedAttendance(Attendance):
         self._end = end
         self._spawn = spawn
         self._arriving: dict[Connection, _Arrival] = {}
-        self._joining: Counter[str] = Counter()
+        # The newest join in progress, by client id and topic.
+        self._joining: dict[tuple[str, str], asyncio.Future[None]] = {}
         # For recently greeted connections: when each topic was read.
         self._floors: dict[Connection, dict[str, int]] = {}
         # Topics whose members were shown, the least recent first. A store that has lost its data
@@ -114,15 +115,14 @@ class SharedAttendance(Attendance):
         member = core.presence.member(client_id, topic)
         if member is None:
             return None
-        self._joining[client_id] += 1
         done = self._roster.join(topic, client_id, self._shown(member))
-        done.add_done_callback(lambda _: self._joined(client_id))
+        self._joining[client_id, topic] = done
+        done.add_done_callback(functools.partial(self._joined, client_id, topic))
         return done
 
-    def _joined(self, client_id: str) -> None:
-        self._joining[client_id] -= 1
-        if not self._joining[client_id]:
-            del self._joining[client_id]
+    def _joined(self, client_id: str, topic: str, done: asyncio.Future[None]) -> None:
+        if self._joining.get((client_id, topic)) is done:
+            del self._joining[client_id, topic]
 
     def _announce(
         self,
@@ -178,14 +178,20 @@ class SharedAttendance(Attendance):
 
     async def _yield(self, topic: str, client_id: str) -> None:
         """End a connection whose client is now on another node."""
-        connection = self._core.connections.get(client_id)
-        if connection is None or client_id in self._joining:
-            return
-        try:
-            elsewhere = await self._roster.elsewhere(topic, client_id)
-        except ServiceError:
-            return
-        if elsewhere and client_id not in self._joining:
+        while True:
+            # After its join, the store knows whether this connection is the newer one.
+            if join := self._joining.get((client_id, topic)):
+                await asyncio.wait((join,))
+            connection = self._core.connections.get(client_id)
+            if connection is None or topic not in connection.patterns:
+                return
+            try:
+                elsewhere = await self._roster.elsewhere(topic, client_id)
+            except ServiceError:
+                return
+            if (client_id, topic) not in self._joining:
+                break
+        if elsewhere:
             self._end(connection, ServiceError("replaced", "another connection replaced this one"))
 
     # ------------------------------------------------------------ what others do
