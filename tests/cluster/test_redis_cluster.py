@@ -349,14 +349,39 @@ async def test_members_of_several_dead_nodes_leave_though_one_shard_does_not_ans
         await bob.subscribe(here)
         assert users(await snapshot(bob)) == ["bob"]
         backplane: Any = node.hub.core.backplane
-        shown = b'{"since":1,"kind":"user","client_id":"cl_1","user_id":"ann","joined_at":1}'
-        joins = ["dead", 1, 60_000, 10, 60_000, 1, "j", here, "cl_1", "", shown]
-        await backplane._link.call("members.lua", [base(here)], joins)
+        await join_as(node, "dead", here)
         assert (await change(bob, "join"))["user_id"] == "ann"
         async with silent_primary(cluster, 1):
             revoking = asyncio.create_task(backplane._lease._revoke(["other", "dead"]))
             assert (await change(bob, "leave"))["user_id"] == "ann"
         await revoking
+
+
+async def test_members_of_a_node_without_heartbeat_leave_though_one_shard_does_not_answer(
+    cluster: Cluster,
+) -> None:
+    async with (
+        asyncio.timeout(BOUND),
+        nodes(cluster, 1, **on()) as (node,),
+        peer(node, node.token("bob")) as bob,
+    ):
+        here = (await topics(cluster))[2][0]
+        await bob.subscribe(here)
+        assert users(await snapshot(bob)) == ["bob"]
+        # The index of the nodes must answer.
+        assert await cluster.owner("hanzo-pubsub:{0}") != 1
+        async with silent_primary(cluster, 1):
+            await join_as(node, "dead", here)
+            assert (await change(bob, "join"))["user_id"] == "ann"
+            assert (await change(bob, "leave"))["user_id"] == "ann"
+
+
+async def join_as(node: RunningServer, name: str, topic: str) -> None:
+    """Write a member as another node."""
+    backplane: Any = node.hub.core.backplane
+    shown = b'{"since":1,"kind":"user","client_id":"cl_1","user_id":"ann","joined_at":1}'
+    joins = [name, 1, 60_000, 10, 60_000, 1, "j", topic, "cl_1", "", shown]
+    await backplane._link.call("members.lua", [base(topic)], joins)
 
 
 async def test_a_request_during_a_slot_move_is_rejected_after_a_while(cluster: Cluster) -> None:

@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import logging
 import secrets
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from pubsub_server.backplanes.redis.errors import cause
 from pubsub_server.backplanes.redis.failure_log import FailureLog
@@ -21,7 +21,7 @@ from pubsub_server.backplanes.redis.servers import LINK_ERRORS
 from pubsub_server.tasks import Tasks, run_all
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Coroutine, Iterable, Sequence
 
     from pubsub_server.backplanes.redis.layout import Layout
     from pubsub_server.backplanes.redis.link import Link
@@ -37,6 +37,8 @@ REVOKED_MS: Final = 86_400_000
 that late writes are rejected.
 """
 REMOVED: Final = "another node has removed this node, because no heartbeat of it arrived"
+
+_T = TypeVar("_T")
 
 
 class Tenant(Protocol):
@@ -218,60 +220,49 @@ class Lease:
 
     async def _revoke(self, names: Sequence[str]) -> None:
         try:
-            await self._revoke_all(names)
-            await self._revoke_all(await self._without_heartbeat())
+            await _all((self._revoke_all(names), self._revoke_without_heartbeat()))
         except LINK_ERRORS as error:
             self._left_failures.warn(f"cannot remove what nodes have left in Redis: {cause(error)}")
         else:
             self._left_failures.succeeded()
 
-    async def _revoke_all(self, names: Sequence[str]) -> None:
-        # A node with data in a shard that does not answer must not delay the others.
-        failures = await run_all(map(self._try_to_revoke, names))
-        for failure in failures:
-            if failure is not None:
-                raise failure
+    async def _revoke_all(self, names: Iterable[str]) -> None:
+        await _all(map(self._revoke_one, names))
 
-    async def _try_to_revoke(self, name: str) -> Exception | None:
-        """Revoke the lease of a node; the error that prevented it."""
-        try:
-            await self._revoke_one(name)
-        except LINK_ERRORS as error:
-            return error
-        for names_of_own in (self._released, self._former):
-            if name in names_of_own:
-                names_of_own.remove(name)
-        return None
-
-    async def _without_heartbeat(self) -> list[str]:
-        """Ids that have had data for longer than the timeout, and never had a heartbeat.
+    async def _revoke_without_heartbeat(self) -> None:
+        """Revoke ids that have had data for longer than the timeout, and never had a heartbeat.
 
         A store that lost its data has no index of nodes. Without this search, the members of a node
         that writes there and dies before its next heartbeat would stay forever.
         """
-        owners = await self._link.names_of(self._layout.owners)
+        owners = self._layout.owners
+        parts = [[each] for each in owners] if self._link.cluster else [owners]
+        found = await _outcomes(map(self._link.names_of, parts))
         known = await self._link.names_of([self._layout.nodes])
+        failures = [each for each in found if isinstance(each, Exception)]
+        # A shard that does not answer may still have the ids that were found there.
+        unknown = set(self._unknown if failures else ())
+        unknown.update(*(each for each in found if not isinstance(each, Exception)))
+        unknown -= known | {self.node, *self._former}
         now = self._loop.time()
-        unknown = owners - known - {self.node, *self._former}
         self._unknown = {name: self._unknown.get(name, now) for name in unknown}
-        return [name for name, since in self._unknown.items() if now - since > self._timeout]
+        expired = [name for name, since in self._unknown.items() if now - since > self._timeout]
+        await self._revoke_all(expired)
+        for failure in failures:
+            raise failure
 
     async def _revoke_one(self, name: str) -> None:
-        gone = 0
-        if self._link.cluster:
-            # A server that does not answer must not delay the others.
-            calls = await run_all(self._try_to_revoke_in(name, base) for base in self._layout.bases)
-            for each in calls:
-                if isinstance(each, Exception):
-                    raise each
-                gone += each
-        else:
-            for base in self._layout.bases:
-                gone += await self._revoke_in(name, base)
+        works = (self._revoke_in(name, base) for base in self._layout.bases)
+        gone = sum(await _all(works) if self._link.cluster else [await each for each in works])
         known = await self._link.remove_name(self._layout.nodes, name)
-        if not known and not (gone and name in self._unknown):
-            # Another node has already revoked and logged it.
-            return
+        # Otherwise, another node has already revoked and logged it.
+        if known or (gone and name in self._unknown):
+            await self._log_removal(name, gone)
+        for names_of_own in (self._released, self._former):
+            if name in names_of_own:
+                names_of_own.remove(name)
+
+    async def _log_removal(self, name: str, gone: int) -> None:
         if await self._link.remove_name(self._layout.left, name):
             logger.info("node %s left with %d members", name, gone)
         elif name in self._former:
@@ -282,12 +273,6 @@ class Lease:
                 "node %s sent no heartbeat for %g s; removed it with %d members",
                 *(name, seconds, gone),
             )
-
-    async def _try_to_revoke_in(self, name: str, base: str) -> int | Exception:
-        try:
-            return await self._revoke_in(name, base)
-        except LINK_ERRORS as error:
-            return error
 
     async def _revoke_in(self, name: str, base: str) -> int:
         """Revoke the lease of a node in one shard; the number of members that left."""
@@ -302,6 +287,28 @@ class Lease:
                 for tenant in self._tenants:
                     tenant.recorded("leave", topic.decode(), client_id.decode(), "", shown)
         return gone
+
+
+async def _all(works: Iterable[Coroutine[Any, Any, _T]]) -> list[_T]:
+    """The results; the first failure is raised when all of them have ended."""
+    found: list[_T] = []
+    for each in await _outcomes(works):
+        if isinstance(each, Exception):
+            raise each
+        found.append(each)
+    return found
+
+
+async def _outcomes(works: Iterable[Coroutine[Any, Any, _T]]) -> list[_T | Exception]:
+    """The results, or why Redis gives none: no server must delay what others do."""
+    return await run_all(map(_outcome, works))
+
+
+async def _outcome(work: Coroutine[Any, Any, _T]) -> _T | Exception:
+    try:
+        return await work
+    except LINK_ERRORS as error:
+        return error
 
 
 def _name() -> str:
