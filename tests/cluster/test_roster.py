@@ -80,6 +80,9 @@ class Noted:
     def connected(self, client_id: str) -> bool:
         return client_id not in self.gone
 
+    def interrupted(self) -> None:
+        pass
+
     def missed(self, topics: Iterable[str], *, anything: bool) -> None:
         self.anything.append(anything)
         self.found.update(topics)
@@ -492,6 +495,9 @@ class Followers:
 
     def __init__(self) -> None:
         self.found: set[str] = set()
+
+    def interrupted(self) -> None:
+        pass
 
     def missed(self, topics: Iterable[str], *, anything: bool) -> None:
         self.found.update(topics)

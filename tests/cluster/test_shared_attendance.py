@@ -168,6 +168,30 @@ async def test_a_late_change_that_was_in_the_snapshot_is_not_sent_again(
             assert changes(await bob.fence()) == reported
 
 
+async def test_a_change_after_a_failover_to_a_server_whose_clock_is_behind_is_sent(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_attendance, "LATE_FOR", BOUND)
+    async with one(store) as (node, reading, bob, ann):
+        roster: Any = reading.attendance._roster
+        read = roster._read_some
+
+        async def read_ahead(shard: int, topics: Sequence[str]) -> Present:
+            found: Present = await read(shard, topics)
+            return replace(found, at={topic: at + 3_600_000_000 for topic, at in found.at.items()})
+
+        with monkeypatch.context() as patch:
+            patch.setattr(roster, "_read_some", read_ahead)
+            await bob.subscribe(TOPIC)
+            assert users(await snapshot(bob)) == ["bob"]
+        feed: Any = node.hub.core.backplane._feed  # type: ignore[attr-defined]
+        lost = feed.losses
+        await store.command("CLIENT", "KILL", "TYPE", "pubsub")
+        await until(lambda: bool(feed.losses > lost and feed.up))
+        await ann.subscribe(TOPIC)
+        assert (await change(bob, "join"))["user_id"] == "ann"
+
+
 async def test_a_new_token_with_fewer_permissions_also_limits_a_snapshot_in_progress(
     store: Store,
 ) -> None:

@@ -230,6 +230,10 @@ class SharedAttendance(Attendance):
         if streams:
             self._refresh(topic, everyone=False)
 
+    def interrupted(self) -> None:
+        """See `roster.Audience`."""
+        self._floors.clear()
+
     def missed(self, topics: Iterable[str], *, anything: bool) -> None:
         """See `roster.Audience`."""
         router = self._core.router

@@ -79,6 +79,10 @@ class Audience(Protocol):
         """Whether the client has a connection to this node."""
         ...
 
+    def interrupted(self) -> None:
+        """Later changes may come from another server, whose clock may be behind the former one."""
+        ...
+
     def missed(self, topics: Iterable[str], *, anything: bool) -> None:
         """Changes on these topics may not have come; with ``anything`` on all others too."""
         ...

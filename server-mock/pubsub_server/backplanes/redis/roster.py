@@ -249,6 +249,8 @@ class RedisRoster:
             shards: Which.
             since: Redis time since which changes may be missing after a reconnection, ms.
         """
+        if self._audience is not None:
+            self._audience.interrupted()
         self._doubt(self._listening.intersection(shards), since)
         self._listening.update(shards)
 
