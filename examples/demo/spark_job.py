@@ -82,6 +82,9 @@ async def _watch(messages: Subscription) -> None:
         data = message.data
         if message.type.startswith("spark.job"):
             tasks = f"{data['done']}/{data['tasks']} tasks"
+            # Spark counts the tasks of stages whose result exists, and does not run them.
+            if data["state"] == "succeeded" and data["done"] < data["tasks"]:
+                tasks += ", the other results existed"
             print(f"  job {data['job']} {data['state']}: {tasks}", flush=True)
         elif message.type == "spark.run.ended":
             print(f"  {data['state']} after {data['seconds']:.0f} s", flush=True)

@@ -209,6 +209,7 @@ from hanzoai.pubsub.spark import PubSubConfig, publish_partition
 reports = [
     ("spark.job.progress", {"job": 0, "state": "running", "done": 3, "tasks": 24}),
     ("spark.job.ended", {"job": 0, "state": "succeeded", "done": 24, "tasks": 24}),
+    ("spark.job.ended", {"job": 1, "state": "succeeded", "done": 4, "tasks": 28}),
     ("spark.run.ended", {"state": "ended", "seconds": 7.4}),
 ]
 rows = [{"topic": "demo.jobs.nightly", "type": type, "data": data} for type, data in reports]
@@ -219,7 +220,15 @@ publish_partition(rows, PubSubConfig())
 @pytest.mark.parametrize(
     ("job", "shown"),
     [
-        (JOB, ["  job 0 running: 3/24", "  job 0 succeeded: 24/24", "  ended after 7 s"]),
+        (
+            JOB,
+            [
+                "  job 0 running: 3/24",
+                "  job 0 succeeded: 24/24",
+                "  job 1 succeeded: 4/28 tasks, the other results existed",
+                "  ended after 7 s",
+            ],
+        ),
         ("raise SystemExit(3)", ["  Spark could not run the job (exit code 3)"]),
     ],
 )
