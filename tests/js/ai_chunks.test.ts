@@ -36,6 +36,27 @@ test('arguments of a tool that are not whole JSON end the call with an error', (
   ]);
 });
 
+test('calls that alternate begin once and are available once, each when it is whole', () => {
+  const other = { type: 'tool-call', id: 'c2', name: 'time', text: '' } as const;
+  const parts = [call(''), other, call('{"city": '), other, call('"Oslo"}'), other];
+  const available = {
+    type: 'tool-input-available',
+    toolCallId: 'c1',
+    toolName: 'weather',
+  } as const;
+  assert.deepEqual(new Chunks('r1').show([...parts, text('Done.')]), [
+    { type: 'tool-input-start', toolCallId: 'c1', toolName: 'weather' },
+    { type: 'tool-input-start', toolCallId: 'c2', toolName: 'time' },
+    { type: 'tool-input-delta', toolCallId: 'c1', inputTextDelta: '{"city": ' },
+    { type: 'tool-input-delta', toolCallId: 'c1', inputTextDelta: '"Oslo"}' },
+    { ...available, input: { city: 'Oslo' } },
+    // A call without arguments is whole when something else follows the calls.
+    { type: 'tool-input-available', toolCallId: 'c2', toolName: 'time', input: {} },
+    { type: 'text-start', id: 'r1-0-6' },
+    { type: 'text-delta', id: 'r1-0-6', delta: 'Done.' },
+  ]);
+});
+
 test('images are files, citations are sources, and parts of your own are data', () => {
   const chart = { type: 'chart', points: [1, 2] };
   const log = { type: 'log', text: 'started' };

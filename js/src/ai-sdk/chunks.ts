@@ -66,6 +66,8 @@ type FinishReason = 'stop' | 'length' | 'content-filter' | 'tool-calls' | 'error
 /** The chunks of one message so far. */
 export class Chunks {
   private _shown: Part[] = [];
+  /** Tool calls whose arguments may still grow: their names and texts, by id. */
+  private readonly _calls = new Map<string, { readonly toolName: string; text: string }>();
   private _tries = 0;
 
   /** @param _message Id of the message. */
@@ -88,7 +90,7 @@ export class Chunks {
     for (const [n, part] of parts.entries()) {
       const before = this._shown[n];
       if (!before) {
-        chunks.push(...this._close(), ...this._opened(part, n));
+        chunks.push(...this._close(part), ...this._opened(part, n));
         this._shown.push({ ...part, text: '' });
       }
       const grown = (part.text ?? '').slice(before?.text?.length ?? 0);
@@ -124,11 +126,15 @@ export class Chunks {
       case 'reasoning':
         return [{ type: `${part.type}-start`, id }];
       case 'tool-call': {
-        const { toolCallId, toolName } = named(part);
+        const toolCallId = callOf(part);
+        // A model may return to a call that it began before another one.
+        if (this._calls.has(toolCallId)) return [];
+        const toolName = String(part['name']);
+        this._calls.set(toolCallId, { toolName, text: '' });
         return [{ type: 'tool-input-start', toolCallId, toolName }];
       }
       case 'tool-result': {
-        const { toolCallId } = named(part);
+        const toolCallId = callOf(part);
         const { output, error, denied } = part;
         if (denied) return [{ type: 'tool-output-denied', toolCallId }];
         return error === undefined
@@ -136,7 +142,7 @@ export class Chunks {
           : [{ type: 'tool-output-error', toolCallId, errorText: String(error) }];
       }
       case 'tool-approval-request': {
-        const { toolCallId } = named(part);
+        const toolCallId = callOf(part);
         const { approvalId, signature } = part;
         const more = signature === undefined ? {} : { signature: String(signature) };
         return [{ type: part.type, approvalId: String(approvalId), toolCallId, ...more }];
@@ -164,26 +170,37 @@ export class Chunks {
     if (part.type === 'text' || part.type === 'reasoning')
       return [{ type: `${part.type}-delta`, id, delta }];
     if (part.type === 'tool-call') {
-      const { toolCallId } = named(part);
+      const toolCallId = callOf(part);
+      const call = this._calls.get(toolCallId);
+      if (call) call.text += delta;
       return [{ type: 'tool-input-delta', toolCallId, inputTextDelta: delta }];
     }
     return [{ type: `data-${part.type}`, id, data: part }];
   }
 
-  /** The last part grows no more. */
-  private _close(): ChatChunk[] {
+  /** End what does not grow after `next`: the last text, and calls, except those beside `next`. */
+  private _close(next?: Part): ChatChunk[] {
     const n = this._shown.length - 1;
     const part = this._shown[n];
+    const chunks: ChatChunk[] = [];
     if (part?.type === 'text' || part?.type === 'reasoning')
-      return [{ type: `${part.type}-end`, id: this._id(n) }];
-    if (part?.type !== 'tool-call') return [];
-    const call = named(part);
-    try {
-      return [{ type: 'tool-input-available', ...call, input: JSON.parse(part.text || '{}') }];
-    } catch {
-      const errorText = 'The arguments are not whole.';
-      return [{ type: 'tool-input-error', ...call, input: part.text, errorText }];
+      chunks.push({ type: `${part.type}-end`, id: this._id(n) });
+    for (const [toolCallId, { toolName, text }] of this._calls) {
+      const call = { toolCallId, toolName };
+      const isBeside =
+        next?.type === 'tool-call' ||
+        (next?.type.startsWith('tool-') && callOf(next) !== toolCallId);
+      try {
+        const input: unknown = JSON.parse(text || (isBeside ? '' : '{}'));
+        chunks.push({ type: 'tool-input-available', ...call, input });
+      } catch {
+        if (isBeside) continue;
+        const errorText = 'The arguments are not whole.';
+        chunks.push({ type: 'tool-input-error', ...call, input: text, errorText });
+      }
+      this._calls.delete(toolCallId);
     }
+    return chunks;
   }
 }
 
@@ -194,7 +211,4 @@ const continues = (part: Part | undefined, shown: Part): boolean =>
   part['id'] === shown['id'] &&
   (part.text ?? '').startsWith(shown.text ?? '');
 
-const named = ({ id, name }: Part): { toolCallId: string; toolName: string } => ({
-  toolCallId: String(id),
-  toolName: String(name),
-});
+const callOf = ({ id }: Part): string => String(id);

@@ -156,6 +156,42 @@ test('a chat shows the steps, files and approvals of an answer', async () => {
   await server.stop();
 });
 
+test('tool calls whose arguments alternate are whole in a chat', async () => {
+  const server = await new MemoryServer().start();
+  const writing = server.client();
+  const one = chat(server, 'i', async () => {
+    const w = await writeStream(writing, topic('i'), { id: 'r1' });
+    void w.pipe(
+      fromAISDK(
+        (async function* () {
+          yield { type: 'tool-input-start', id: 'c1', toolName: 'weather' };
+          yield { type: 'tool-input-start', id: 'c2', toolName: 'time' };
+          yield { type: 'tool-input-delta', id: 'c1', delta: '{"city": ' };
+          yield { type: 'tool-input-delta', id: 'c2', delta: '{"zone": ' };
+          yield { type: 'tool-input-delta', id: 'c1', delta: '"Oslo"}' };
+          yield { type: 'tool-call', toolCallId: 'c1', toolName: 'weather', input: {} };
+          // The result of one call arrives between the arguments of another one.
+          yield { type: 'tool-result', toolCallId: 'c1', output: { rain: true } };
+          yield { type: 'tool-input-delta', id: 'c2', delta: '"CET"}' };
+          yield { type: 'tool-call', toolCallId: 'c2', toolName: 'time', input: {} };
+          yield { type: 'finish', finishReason: 'tool-calls', totalUsage: {} };
+        })(),
+      ),
+    );
+    return w;
+  });
+  void one.made.sendMessage({ text: 'weather and time?' });
+  await until(server, () => one.state.status === 'ready' && one.answer().length > 1);
+  assert.deepEqual(
+    one.answer().map(({ type, state, input, output }) => [type, state, input, output]),
+    [
+      ['tool-weather', 'output-available', { city: 'Oslo' }, { rain: true }],
+      ['tool-time', 'input-available', { zone: 'CET' }, undefined],
+    ],
+  );
+  await server.stop();
+});
+
 test('a chat that resumes shows the answer from its beginning, and can stop it', async () => {
   const server = await new MemoryServer().start();
   const writer = await writeStream(server.client(), topic('b'), { id: 'r1' });
