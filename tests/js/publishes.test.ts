@@ -32,3 +32,24 @@ test('a publish that waits for the rate does not search the queue', () => {
   assert.equal(publishes.size, COUNT);
   assert.ok(reads < COUNT);
 });
+
+test('a publish with a key does not search the queue for it', () => {
+  const client = { name: 'test' };
+  const options = sessionOptions({ client, sendQueueMessages: COUNT });
+  const { publishes } = new RecordedSession(options, () => 0).session.operations;
+  let reads = 0;
+  for (let ref = 1; ref <= 2 * COUNT; ref += 1) {
+    publishes.publish({
+      ref,
+      messages: [{ topic: 'a', data: ref, id: `m${ref}` }],
+      size: 100,
+      policy: 'latest',
+      get key(): string {
+        reads += 1;
+        return `k${ref % COUNT}`;
+      },
+    });
+  }
+  assert.equal(publishes.size, COUNT);
+  assert.ok(reads < 10 * COUNT, `${reads} reads`);
+});

@@ -11,8 +11,8 @@ const SPENT = 64;
  */
 export class Fifo<Value extends object> {
   /** The values of the first `_gone` places are removed. */
-  private _values: Value[] = [];
-  private _gone = 0;
+  protected readonly _values: Value[] = [];
+  protected _gone = 0;
 
   /** Number of values. */
   get _size(): number {
@@ -63,10 +63,5 @@ export class Fifo<Value extends object> {
     if (place > this._gone) this._values.splice(place, 1);
     else this._shift();
     return true;
-  }
-
-  _sort(compare: (one: Value, other: Value) => number): void {
-    this._values = this._all().sort(compare);
-    this._gone = 0;
   }
 }

@@ -9,8 +9,6 @@ export class PublishState {
   _sent = false;
   /** It was in flight when a connection dropped: a refusal does not reveal its outcome. */
   _doubted = false;
-  /** It was sent, and none of it was accepted. */
-  _tried = false;
   /** The outcome of each answered message, by slot. */
   readonly _results: PublishResult[] = [];
 

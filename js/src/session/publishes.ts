@@ -30,19 +30,30 @@ const UNANSWERED: PublishResult = {
   error: { code: 'outcome_unknown', message: 'The server sent no result for this message.' },
 };
 
-/** Publishes in order, with their total size. */
+/** Publishes in the order of their numbers, with their total size. */
 class PublishList extends Fifo<PublishState> {
   _messages = 0;
   _bytes = 0;
+  /** Those that were never sent, by their key of the policy `latest`. */
+  readonly _keys: Map<string | undefined, PublishState> = new Map();
 
   override _add(entry: PublishState): void {
-    super._add(entry);
+    const { _values: values } = this;
+    let place = this._gone;
+    for (let end = values.length; place < end; ) {
+      const middle = (place + end) >> 1;
+      if ((values[middle] as PublishState)._number < entry._number) place = middle + 1;
+      else end = middle;
+    }
+    values.splice(place, 0, entry);
     this._count(entry._publish, 1);
   }
 
   override _delete(entry: PublishState): boolean {
     const found = super._delete(entry);
     if (found) this._count(entry._publish, -1);
+    const { key } = entry._publish;
+    if (this._keys.get(key) === entry) this._keys.delete(key);
     return found;
   }
 
@@ -102,13 +113,13 @@ export class Publishes {
 
   /** Add a publish to the queue, or settle it by its policy; send what the budget allows. */
   publish(publish: Publish): void {
-    const { ref, messages, size, policy } = publish;
+    const { ref, messages, size, policy, key } = publish;
     this._number += 1;
     const place = this._makeRoom(publish);
     const entry = new PublishState(place ?? this._number, publish, `p${ref}`, this._held);
     if (policy === 'block' || this.hasRoom(messages.length, size)) {
       this._queue._add(entry);
-      if (place) this._requeue([]);
+      if (key !== undefined) this._queue._keys.set(key, entry);
       this.flush();
     } else {
       this._giveUp(
@@ -238,7 +249,7 @@ export class Publishes {
   private _makeRoom({ ref, messages, size, policy, key }: Publish): number | undefined {
     const { _queue: queue } = this;
     if (key !== undefined) {
-      const same = queue._find((one) => !one._sent && !one._tried && one._publish.key === key);
+      const same = queue._keys.get(key);
       if (same) this._giveUp(same, 'superseded', `Publish ${ref} took its place.`);
       return same?._number;
     }
@@ -283,7 +294,6 @@ export class Publishes {
     const left = entry._unanswered().length;
     if (left) {
       entry._sent = entry._doubted || left < _publish.messages.length;
-      entry._tried = true;
       this._requeue([entry]);
     } else {
       this._settle(entry, { kind: 'acked', results });
@@ -306,7 +316,6 @@ export class Publishes {
       this._flight._delete(entry);
       this._queue._add(entry);
     }
-    this._queue._sort((a, b) => a._number - b._number);
   }
 
   /** Settle a publish that will not be sent; a sent one is unknown. */

@@ -125,8 +125,8 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   'a repeated publish is sent after waiting ones': {
     file: 'session/publishes.ts',
-    from: '(a, b) => a._number - b._number',
-    to: '() => 0',
+    from: 'values.splice(place, 0, entry);',
+    to: 'values.push(entry);',
   },
   'the end does not settle publishes': {
     file: 'session/publishes.ts',
