@@ -1,11 +1,8 @@
 /** Operations on pieces and parts, for writers and readers. */
 
 import type { JsonObject } from '../generated/wire.js';
+import { isObject } from '../wire/guard.js';
 import { copyOf, isString, type Part, type Piece, textOf } from './parts.js';
-
-/** Whether a value is a JSON object. */
-export const isObject = (value: unknown): value is JsonObject =>
-  !!value && typeof value === 'object' && !Array.isArray(value);
 
 /** Whether a value, from the wire or from a program, is a piece. */
 export function isPiece(value: unknown): value is Piece {

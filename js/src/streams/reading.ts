@@ -5,8 +5,9 @@
  * are a prefix of the answer unless `stale` is set.
  */
 
+import { isObject } from '../wire/guard.js';
 import { addPiece, isString, type Part, type Piece, textOf } from './parts.js';
-import { grow, isObject, isPiece, partsOf, sorted, splitPair, textOfPiece } from './pieces.js';
+import { grow, isPiece, partsOf, sorted, splitPair, textOfPiece } from './pieces.js';
 
 /** Maximum tokens kept until the ones before them arrive. */
 const HELD = 64;

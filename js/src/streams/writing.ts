@@ -6,9 +6,10 @@
  */
 
 import type { JsonObject } from '../generated/wire.js';
+import { isObject } from '../wire/guard.js';
 import { sizeOf } from '../wire/plain.js';
 import { addPiece, copyOf, isString, type Part, type Piece } from './parts.js';
-import { bodyOf, grow, isObject, isPiece, splitPair, textOfPiece } from './pieces.js';
+import { bodyOf, grow, isPiece, splitPair, textOfPiece } from './pieces.js';
 import type { Incoming } from './reading.js';
 
 /** Minimum milliseconds between two tokens. */
