@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sized
 from typing import TYPE_CHECKING
 
 from hypothesis import given
@@ -117,6 +118,13 @@ def test_memory_is_bounded_by_topics() -> None:
         cursor.admit([message(1, topic=f"t{n}", at=n)])
     assert cursor.topics == [f"t{n}" for n in range(990, 1_000)]
     assert cursor.request().since == 989
+
+
+def test_a_replay_of_many_topics_leaves_memory_bounded() -> None:
+    cursor = seq_cursor(topics=10)
+    cursor.replay(Replay(Answer([message(1, topic=f"t{n}") for n in range(1_000)]), held=[]))
+    kept = [value for value in vars(cursor).values() if isinstance(value, Sized)]
+    assert max(map(len, kept)) == 10
 
 
 def test_the_topic_idle_longest_is_removed() -> None:

@@ -71,6 +71,8 @@ export interface Cursor {
 interface Mark {
   _seq: number;
   _at: number;
+  /** The answer to the last request has messages of the topic. */
+  _proven?: boolean;
 }
 
 /** Positions by concrete topic. */
@@ -90,8 +92,6 @@ export class SeqCursor implements Cursor {
    */
   private readonly _remembered: number;
   private _hasDropped = false;
-  /** Topics of which the current answer has messages. */
-  private readonly _proven = new Set<string>();
   /** Topics of which the current answer has messages of more than one log. */
   private readonly _restarted = new Set<string>();
 
@@ -105,7 +105,7 @@ export class SeqCursor implements Cursor {
   request(): Request {
     const after = new Map([...this.marks].map(([topic, { _seq }]) => [topic, _seq]));
     this._requested = after;
-    this._proven.clear();
+    for (const mark of this.marks.values()) mark._proven = false;
     this._restarted.clear();
     return { since: this._since, after: after.size ? Object.fromEntries(after) : undefined };
   }
@@ -181,7 +181,7 @@ export class SeqCursor implements Cursor {
         // Both ends are in one log if it misses messages after the requested position or after
         // replayed ones: their number is known, unless the log restarted. Any log begins at a
         // position above the time of all earlier messages, in microseconds.
-        const known = !restarted && (trimmed || this._proven.has(topic));
+        const known = !restarted && (trimmed || mark._proven);
         const leapt = mark._at && seq >= (mark._at + 1) * 1_000;
         const reason = known ? 'history_trimmed' : restarted || leapt ? 'log_reset' : 'unproven';
         const missed = known ? last - mark._seq : undefined;
@@ -197,7 +197,7 @@ export class SeqCursor implements Cursor {
       const { topic, seq, timestamp } = message;
       if (seq !== undefined) {
         if (!advance(topic, seq, timestamp, replayed)) return;
-        if (replayed) this._proven.add(topic);
+        if (replayed) (marks.get(topic) as Mark)._proven = true;
       }
       steps.push(message);
     };

@@ -136,10 +136,17 @@ Cursors: TypeAlias = "Callable[[Subscribe, SessionOptions], Cursor]"
 
 @dataclass(slots=True)
 class Mark:
-    """Position and time of the newest message of a topic."""
+    """Position and time of the newest message of a topic.
+
+    Attributes:
+        seq: The position.
+        at: The time, Unix milliseconds.
+        proven: The answer to the last request has messages of the topic.
+    """
 
     seq: int
     at: int
+    proven: bool = False
 
 
 class SeqCursor:
@@ -157,8 +164,7 @@ class SeqCursor:
         # reported as unproven.
         self._remembered = max(options.remembered_topics, len(self._marks))
         self._has_dropped = False
-        # Topics of which the current answer has messages, and those with more than one log.
-        self._proven: set[str] = set()
+        # Topics of which the current answer has messages of more than one log.
         self._restarted: set[str] = set()
 
     @property
@@ -178,7 +184,8 @@ class SeqCursor:
 
     def request(self) -> Request:
         """The start of the next request."""
-        self._proven.clear()
+        for mark in self._marks.values():
+            mark.proven = False
         self._restarted.clear()
         self._requested = frozenset(self._marks)
         return Request(self._since, self.positions)
@@ -260,7 +267,7 @@ class SeqCursor:
             if not self._advance(replay, topic, seq, message.timestamp, replayed=replayed):
                 return
             if replayed:
-                self._proven.add(topic)
+                self._marks[topic].proven = True
         replay.steps.append(message)
 
     def _advance(
@@ -302,7 +309,7 @@ class SeqCursor:
                 return False
             # Both ends are in one log if it misses messages after the requested position or after
             # replayed ones: their number is known, unless the log started again.
-            known = not restarted and (trimmed or topic in self._proven)
+            known = not restarted and (trimmed or mark.proven)
             missed = last - mark.seq if known else None
             # Any log begins at a position above the time of all earlier messages, in microseconds.
             leapt = mark.at > 0 and seq >= (mark.at + 1) * 1_000
