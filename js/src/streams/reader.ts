@@ -138,7 +138,6 @@ export class StreamReader implements AsyncIterable<StreamEvent>, AsyncDisposable
   private _events: StreamEvent[] = [];
   private readonly _reader = new Stream();
   private _timer: TimerHandle | undefined;
-  private _isHealing: boolean | undefined;
   private _isClosed: boolean | undefined;
 
   /** @internal Created by `readStream`. */
@@ -295,8 +294,6 @@ export class StreamReader implements AsyncIterable<StreamEvent>, AsyncDisposable
   }
 
   private async _heal(core: Reading): Promise<void> {
-    if (this._isHealing) return;
-    this._isHealing = true;
     const messages: Incoming[] = [];
     try {
       for await (const message of this._client.history(this._topic, { limit: RETAINED }))
@@ -304,7 +301,6 @@ export class StreamReader implements AsyncIterable<StreamEvent>, AsyncDisposable
     } catch {
       // Without the history, report a gap; the next snapshot closes it.
     }
-    this._isHealing = false;
     this._perform(core, core.healed(messages, this._now));
     if (core.ended) this._over.abort();
   }

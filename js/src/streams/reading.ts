@@ -78,6 +78,8 @@ export class Reading {
   private _since: number | undefined;
   private _received: number | undefined;
   private _silence = SILENCE;
+  private _isFetching = false;
+  private _isOutdated = false;
 
   /**
    * @param _want Id of the stream; `latest` for the newest, `next` for the first new one.
@@ -114,20 +116,26 @@ export class Reading {
 
   /** Messages of the topic were lost in transit. */
   lost(): ReaderEffect[] {
-    return this.stream === undefined || this.ended ? [] : [{ kind: 'heal' }];
+    const effects: ReaderEffect[] = [];
+    if (this.stream !== undefined && !this.ended) this._heal(effects);
+    return effects;
   }
 
   /** Take the fetched retained messages. */
   healed(messages: readonly Incoming[], at: number): ReaderEffect[] {
     const { _received: received, _silence: silence } = this;
     const newest = this._newest();
+    const isOutdated = this._isOutdated;
     const effects = this._receiveAll(this._newestAnswer(messages), at);
+    // What this history lacks, another request just after it would lack, too.
+    this._isFetching = this._isOutdated = false;
     if (this._newest() === newest) {
       // Frames that the reader already had don't show that the writer is alive.
       this._received = received;
       this._silence = silence;
     }
-    if (!this.ended) this._giveUp(effects);
+    if (isOutdated && !this.ended) this._heal(effects);
+    else if (!this.ended) this._giveUp(effects);
     this._setDue();
     return effects;
   }
@@ -138,7 +146,8 @@ export class Reading {
     const effects: ReaderEffect[] = [];
     if (since !== undefined && at >= since + PATIENCE) this._giveUp(effects);
     if (received !== undefined && at >= received + this._silence) {
-      effects.push({ kind: 'stalled', ms: at - received }, { kind: 'heal' });
+      effects.push({ kind: 'stalled', ms: at - received });
+      this._heal(effects);
       this._silence *= 2;
     }
     this._setDue();
@@ -146,6 +155,13 @@ export class Reading {
   }
 
   // ---------------------------------------------------------------- inside
+
+  /** Fetch the history; afterwards again, if a running request may lack what is missing. */
+  private _heal(effects: ReaderEffect[]): void {
+    if (this._isFetching) this._isOutdated = true;
+    else effects.push({ kind: 'heal' });
+    this._isFetching = true;
+  }
 
   /** How far the frames reach that have arrived: the epoch, and an index in it. */
   private _newest(): string {
@@ -262,7 +278,7 @@ export class Reading {
     }
     if (this._since === undefined && !this.stale) {
       this._since = at;
-      if (this.based) effects.push({ kind: 'heal' });
+      if (this.based) this._heal(effects);
     }
     if (held.size > HELD) {
       this._giveUp(effects);

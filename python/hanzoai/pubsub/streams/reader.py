@@ -253,8 +253,7 @@ class StreamReader:
                 continue
             replaced = replaced or effect["kind"] == "snapshot"
             if effect["kind"] == "heal":
-                if self._heal is None:
-                    self._heal = asyncio.get_running_loop().create_task(self._fetch())
+                self._heal = asyncio.get_running_loop().create_task(self._fetch())
             else:
                 self._emit(effect)
         if core.ended and self._pump is not None and self._pump is not asyncio.current_task():

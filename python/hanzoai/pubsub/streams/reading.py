@@ -143,6 +143,8 @@ class Reading:
         self._since: int | None = None
         self._received: int | None = None
         self._silence = SILENCE
+        self._fetching = False
+        self._outdated = False
 
     @property
     def text(self) -> str:
@@ -168,16 +170,24 @@ class Reading:
 
     def lost(self, at: int) -> list[ReaderEffect]:
         """Messages of the topic were lost in transit."""
-        return [{"kind": "heal"}] if self.stream is not None and not self.ended else []
+        effects: list[ReaderEffect] = []
+        if self.stream is not None and not self.ended:
+            self._heal(effects)
+        return effects
 
     def healed(self, messages: Sequence[Incoming], at: int) -> list[ReaderEffect]:
         """Process the fetched retained messages."""
         newest, received, silence = self._newest(), self._received, self._silence
+        outdated = self._outdated
         effects = self._receive_all(self._newest_answer(messages), at)
+        # What this history lacks, another request just after it would lack, too.
+        self._fetching = self._outdated = False
         if self._newest() == newest:
             # Frames that the reader already had don't show that the writer is alive.
             self._received, self._silence = received, silence
-        if not self.ended:
+        if outdated and not self.ended:
+            self._heal(effects)
+        elif not self.ended:
             self._give_up(effects)
         self._set_due()
         return effects
@@ -189,12 +199,20 @@ class Reading:
             self._give_up(effects)
         if self._received is not None and at >= self._received + self._silence:
             effects.append({"kind": "stalled", "ms": at - self._received})
-            effects.append({"kind": "heal"})
+            self._heal(effects)
             self._silence *= 2
         self._set_due()
         return effects
 
     # ---------------------------------------------------------------- inside
+
+    def _heal(self, effects: list[ReaderEffect]) -> None:
+        """Fetch the history; afterwards again, if a running request may lack what is missing."""
+        if self._fetching:
+            self._outdated = True
+        else:
+            effects.append({"kind": "heal"})
+        self._fetching = True
 
     def _newest(self) -> tuple[int, int]:
         """How far the frames reach that have arrived: the epoch, and an index in it."""
@@ -314,7 +332,7 @@ class Reading:
         if self._since is None and not self.stale:
             self._since = at
             if self.based:
-                effects.append({"kind": "heal"})
+                self._heal(effects)
         if len(self._held) > HELD:
             self._give_up(effects)
             del self._held[min(self._held)]
