@@ -22,8 +22,7 @@ def lifecycle(machine: Lifecycle) -> str:
         "",
         "from __future__ import annotations",
         "",
-        "from abc import ABC, abstractmethod",
-        "from typing import Final, Generic, Literal, NamedTuple, TypeAlias, TypeVar",
+        "from typing import Final, Literal, NamedTuple, Protocol, TypeAlias, TypeVar",
         "",
     ]
     out += _literal("State", machine.states, "The state of a session in the table of transitions.")
@@ -61,15 +60,15 @@ def lifecycle(machine: Lifecycle) -> str:
         'E = TypeVar("E", contravariant=True)',
         "",
         "",
-        "class Steps(ABC, Generic[E]):",
+        "class Steps(Protocol[E]):",
         '    """Guards and actions of the table; `E` is what a session calls an event."""',
     ]
     for guard in machine.guards:
         of_event = machine.asks[guard].of_event
-        out += ["", *([] if of_event else ["    @property"]), "    @abstractmethod"]
+        out += ["", *([] if of_event else ["    @property"])]
         out.append(f"    def {guard}(self{', event: E, /' if of_event else ''}) -> bool: ...")
     for action in machine.actions:
-        out += ["", "    @abstractmethod", f"    def {action}(self, event: E, /) -> None: ..."]
+        out += ["", f"    def {action}(self, event: E, /) -> None: ..."]
     out += [
         "",
         "",

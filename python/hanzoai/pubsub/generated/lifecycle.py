@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from typing import Final, Generic, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Final, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
 State: TypeAlias = Literal[
     "initialized",
@@ -187,130 +186,91 @@ class Row(NamedTuple):
 E = TypeVar("E", contravariant=True)
 
 
-class Steps(ABC, Generic[E]):
+class Steps(Protocol[E]):
     """Guards and actions of the table; `E` is what a session calls an event."""
 
-    @abstractmethod
     def auth_fault(self, event: E, /) -> bool: ...
 
-    @abstractmethod
     def data_arrived(self, event: E, /) -> bool: ...
 
     @property
-    @abstractmethod
     def draining(self) -> bool: ...
 
-    @abstractmethod
     def final_error(self, event: E, /) -> bool: ...
 
-    @abstractmethod
     def first_replaced(self, event: E, /) -> bool: ...
 
     @property
-    @abstractmethod
     def has_pings(self) -> bool: ...
 
     @property
-    @abstractmethod
     def has_token(self) -> bool: ...
 
     @property
-    @abstractmethod
     def overdue(self) -> bool: ...
 
-    @abstractmethod
     def reachable(self, event: E, /) -> bool: ...
 
-    @abstractmethod
     def refused(self, event: E, /) -> bool: ...
 
     @property
-    @abstractmethod
     def should_fall_back(self) -> bool: ...
 
-    @abstractmethod
     def token_fresh(self, event: E, /) -> bool: ...
 
     @property
-    @abstractmethod
     def unsettled(self) -> bool: ...
 
-    @abstractmethod
     def accept(self, event: E, /) -> None: ...
 
-    @abstractmethod
     def check(self, event: E, /) -> None: ...
 
-    @abstractmethod
     def count_failure(self, event: E, /) -> None: ...
 
-    @abstractmethod
     def dial(self, event: E, /) -> None: ...
 
-    @abstractmethod
     def fail(self, event: E, /) -> None: ...
 
-    @abstractmethod
     def fetch_token(self, event: E, /) -> None: ...
 
-    @abstractmethod
     def finish(self, event: E, /) -> None: ...
 
-    @abstractmethod
     def flush(self, event: E, /) -> None: ...
 
-    @abstractmethod
     def forget_token(self, event: E, /) -> None: ...
 
-    @abstractmethod
     def keep_token(self, event: E, /) -> None: ...
 
-    @abstractmethod
     def leave(self, event: E, /) -> None: ...
 
-    @abstractmethod
     def note_replaced(self, event: E, /) -> None: ...
 
-    @abstractmethod
     def note_stable(self, event: E, /) -> None: ...
 
-    @abstractmethod
     def plan_now(self, event: E, /) -> None: ...
 
-    @abstractmethod
     def plan_retry(self, event: E, /) -> None: ...
 
-    @abstractmethod
     def probe(self, event: E, /) -> None: ...
 
-    @abstractmethod
     def probe_http(self, event: E, /) -> None: ...
 
-    @abstractmethod
     def rejoin(self, event: E, /) -> None: ...
 
-    @abstractmethod
     def renew(self, event: E, /) -> None: ...
 
-    @abstractmethod
     def reset_retry(self, event: E, /) -> None: ...
 
-    @abstractmethod
     def schedule_refetch(self, event: E, /) -> None: ...
 
-    @abstractmethod
     def send_auth(self, event: E, /) -> None: ...
 
-    @abstractmethod
     def send_ping(self, event: E, /) -> None: ...
 
-    @abstractmethod
     def start_drain(self, event: E, /) -> None: ...
 
-    @abstractmethod
     def start_fallback(self, event: E, /) -> None: ...
 
-    @abstractmethod
     def start_suspend(self, event: E, /) -> None: ...
 
 

@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Final, cast
 
 from hanzoai.pubsub.generated.defaults import CLIENT
-from hanzoai.pubsub.generated.lifecycle import INITIAL, PUBLIC, TABLE, Steps
+from hanzoai.pubsub.generated.lifecycle import INITIAL, PUBLIC, TABLE
 from hanzoai.pubsub.generated.wire import AuthFrame, ClientInfo, PingFrame
 from hanzoai.pubsub.session.attempts import Attempts
 from hanzoai.pubsub.session.credentials import Credentials
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hanzoai.pubsub.generated.lifecycle import Event as Name
-    from hanzoai.pubsub.generated.lifecycle import Guard, Row, State, Timer
+    from hanzoai.pubsub.generated.lifecycle import Guard, Row, State, Steps, Timer
     from hanzoai.pubsub.session.context import Context
     from hanzoai.pubsub.session.own_presence import OwnPresence
     from hanzoai.pubsub.session.peer import Peer
@@ -46,7 +46,7 @@ AFTER: Final[dict[Timer, str]] = {
 """Durations of the table's timers: names of options."""
 
 
-class Lifecycle(Steps[SessionEvent]):
+class Lifecycle:
     """The state of a session.
 
     Attributes:
@@ -402,3 +402,8 @@ class Lifecycle(Steps[SessionEvent]):
         )
         version = CLIENT.protocol_version
         return AuthFrame(token=token, version=version, client=client, client_id=client_id)
+
+
+if TYPE_CHECKING:
+    # It has every guard and action of the table.
+    _steps: type[Steps[SessionEvent]] = Lifecycle
