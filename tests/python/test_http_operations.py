@@ -198,13 +198,15 @@ async def test_publishes_over_http_keep_the_order_of_their_calls(api: HttpApi, p
         return ok({"id": f"m{order[-1]}", "timestamp": 1})
 
     peer.answer = answer
-    calls = [api.publish(publishing(n), 5, certain=True) for n in range(20)]
+    calls = [api.publish(publishing(n), peer.clock.now() + 5, certain=True) for n in range(20)]
     results = await asyncio.gather(*calls)
     assert order == list(range(20))
     assert all(isinstance(result, Acked) for result in results)
 
 
-async def test_a_publish_waits_for_earlier_ones_no_longer_than_its_timeout(api: HttpApi) -> None:
+async def test_a_publish_waits_for_earlier_ones_no_longer_than_its_timeout(
+    api: HttpApi, peer: Peer
+) -> None:
     released = asyncio.Event()
     sent: list[object] = []
 
@@ -215,7 +217,9 @@ async def test_a_publish_waits_for_earlier_ones_no_longer_than_its_timeout(api: 
             return ok({"id": "m", "timestamp": 1})
 
     def publish(data: int, seconds: float) -> asyncio.Task[Acked | None]:
-        return asyncio.create_task(api.publish(publishing(data), seconds, certain=True))
+        return asyncio.create_task(
+            api.publish(publishing(data), peer.clock.now() + seconds, certain=True)
+        )
 
     api.rest._transport = Slow()
     first, second, third = publish(1, 60), publish(2, 0.01), publish(3, 60)
@@ -230,6 +234,43 @@ async def test_a_publish_waits_for_earlier_ones_no_longer_than_its_timeout(api: 
     assert sent == [1, 3]
 
 
+async def test_the_check_of_the_api_and_the_publish_share_one_timeout(
+    api: HttpApi, peer: Peer
+) -> None:
+    class Late(httpx.AsyncBaseTransport):
+        async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+            if request.method == "POST":
+                await asyncio.Event().wait()
+            await peer.clock.advance(0.15)
+            return ok({"messages": [], "has_more": False})
+
+    api.rest._transport = Late()
+    with pytest.raises(OperationTimeout, match=r"within 0\.05 s") as caught:
+        await api.publish(publishing(1), peer.clock.now() + 0.2, certain=False)
+    assert caught.value.outcome_unknown
+
+
+async def test_a_check_of_the_api_leaves_time_for_the_connection(
+    api: HttpApi, peer: Peer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Silent(httpx.AsyncBaseTransport):
+        async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+            await asyncio.Event().wait()
+            raise AssertionError
+
+    api.rest._transport = Silent()
+    limits: list[float] = []
+    perform = api.rest.perform
+
+    def spy(*args: Any, timeout: float, **options: Any) -> Any:
+        limits.append(timeout)
+        return perform(*args, timeout=timeout, **options)
+
+    monkeypatch.setattr(api.rest, "perform", spy)
+    assert await api.publish(publishing(1), peer.clock.now() + 0.1, certain=False) is None
+    assert limits == [pytest.approx(0.05)]
+
+
 async def test_an_unsure_client_asks_once_whether_the_api_is_there(
     api: HttpApi, peer: Peer
 ) -> None:
@@ -237,12 +278,12 @@ async def test_an_unsure_client_asks_once_whether_the_api_is_there(
         return httpx.Response(426, text="Upgrade Required")
 
     peer.answer = answer
-    assert await api.publish(publishing(1), 5, certain=False) is None
-    assert await api.publish(publishing(1), 5, certain=False) is None
+    assert await api.publish(publishing(1), peer.clock.now() + 5, certain=False) is None
+    assert await api.publish(publishing(1), peer.clock.now() + 5, certain=False) is None
     assert [request.method for request in peer.requests] == ["GET"]
     await peer.clock.advance(61)
     peer.answer = lambda request: ok({"id": "m", "timestamp": 1, "messages": [], "has_more": False})
-    assert isinstance(await api.publish(publishing(1), 5, certain=False), Acked)
+    assert isinstance(await api.publish(publishing(1), peer.clock.now() + 5, certain=False), Acked)
 
 
 async def test_an_api_that_forbids_the_question_is_there(api: HttpApi, peer: Peer) -> None:
@@ -252,7 +293,7 @@ async def test_an_api_that_forbids_the_question_is_there(api: HttpApi, peer: Pee
         return ok({"id": "m", "timestamp": 1})
 
     peer.answer = answer
-    assert isinstance(await api.publish(publishing(1), 5, certain=False), Acked)
+    assert isinstance(await api.publish(publishing(1), peer.clock.now() + 5, certain=False), Acked)
 
 
 async def test_an_error_of_the_request_is_the_result_of_each_item(api: HttpApi, peer: Peer) -> None:
@@ -274,7 +315,7 @@ async def test_a_lost_answer_is_unknown_where_the_peer_publishes_no_id_once(
     peer.answer = answer
     api._driver.peer = ServerPeer(client_id="c")
     with pytest.raises(OperationTimeout) as caught:
-        await api.publish(publishing(1), 5, certain=True)
+        await api.publish(publishing(1), peer.clock.now() + 5, certain=True)
     assert caught.value.outcome_unknown
     assert len(peer.requests) == 1
 

@@ -90,8 +90,10 @@ export class HttpApi {
   private async _isThere(topic: string, options: Timed): Promise<boolean> {
     const { clock } = this._client;
     if (this._found || clock.now() < this._askAgain) return this._found;
+    // Without an API, the rest of the time is for the connection.
+    const end = (clock.now() + options.end) / 2;
     try {
-      await this._api.perform(calls.history(topic, { limit: 1 }), { ...options, attempts: 1 });
+      await this._api.perform(calls.history(topic, { limit: 1 }), { ...options, end, attempts: 1 });
       this._found = true;
     } catch (error) {
       options.signal?.throwIfAborted();

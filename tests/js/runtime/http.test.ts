@@ -283,6 +283,21 @@ test('a publish over HTTP waits for earlier ones no longer than its timeout and 
   http.close();
 });
 
+test('a check of the API that nobody answers leaves time for the connection', async () => {
+  const { ps, peer, clock } = virtualClient({ fetch: () => new Promise(() => {}) });
+  peer.hello = () => ({});
+  const connected = ps.connect();
+  await clock.advance(0);
+  await connected;
+  const published = ps.publish('a', { data: 1 }, { timeout: 1_000 });
+  await clock.advance(499);
+  assert.equal(peer.socket.frames('publish').length, 0);
+  await clock.advance(2);
+  assert.equal(peer.socket.frames('publish').length, 1);
+  await published;
+  await ps.close();
+});
+
 test('the client counts members if the server does not', async () => {
   const { http, ps } = await peculiar((number, response) => {
     if (number === 1) response.writeHead(404).end();

@@ -256,13 +256,13 @@ class Performer:
                 raise (_lost(call) if unknown else ClosedError(topic=call.topic)) from None
             if not run.asked and not unknown:
                 raise OperationTimeout(
-                    f"get_token returned no token within {seconds:g} s; nothing was sent.",
+                    f"get_token returned no token within {seconds:.4g} s; nothing was sent.",
                     remedy="Make the callback faster, or let it raise an error.",
                     topic=call.topic,
                     id=call.id,
                 ) from None
             raise OperationTimeout(
-                f"No answer within {seconds:g} s.",
+                f"No answer within {seconds:.4g} s.",
                 topic=call.topic,
                 remedy=None if call.carries_ids else "Try again, or raise `timeout`.",
                 outcome_unknown=unknown,

@@ -92,14 +92,14 @@ class HttpApi:
         if self._made is not None:
             await self._made.close(timeout)
 
-    async def publish(self, publish: Publish, seconds: float, *, certain: bool) -> Acked | None:
+    async def publish(self, publish: Publish, deadline: float, *, certain: bool) -> Acked | None:
         """Publish in one request, after the publishes that were called before.
 
         A plain HIP-56 peer does not acknowledge publishes on a socket, but answers a request.
 
         Args:
             publish: What to publish.
-            seconds: Timeout of the wait for earlier publishes, and again of the request.
+            deadline: When the wait for earlier publishes and the request end.
             certain: The program requested HTTP; otherwise, first check that the API exists.
 
         Returns:
@@ -108,21 +108,23 @@ class HttpApi:
         Raises:
             PubSubError: The request failed, or was not sent in time.
         """
-        messages, first = publish.messages, publish.messages[0]
+        messages, first, now = publish.messages, publish.messages[0], self._clock.now
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(deadline - now()):
                 await self._order.acquire()
         except TimeoutError:
             topic, id = (None, None) if publish.batch else (first.topic, first.id)
             raise OperationTimeout(topic=topic, id=id) from None
         try:
-            if not certain and not await self._is_there(first.topic, seconds):
+            # Without an API, the rest of the time is for the connection.
+            if not certain and not await self._is_there(first.topic, (deadline - now()) / 2):
                 return None
             self._driver.deliveries.remember_own(one.id for one in messages)
+            left = deadline - now()
             if publish.batch:
-                results = await self.rest.publish_many(messages, timeout=seconds)
+                results = await self.rest.publish_many(messages, timeout=left)
             else:
-                results = [await self.rest.publish(first, timeout=seconds)]
+                results = [await self.rest.publish(first, timeout=left)]
         finally:
             self._order.release()
         return Acked(tuple(results))

@@ -104,7 +104,7 @@ class Publisher:
         key = key if policy == "latest" else None
         publish = Publish(ref, messages, one.size, policy, key, False, background)
         try:
-            outcome = await self._submit(publish, seconds, via)
+            outcome = await self._submit(publish, deadline, via)
         except asyncio.CancelledError:
             driver.give_up(ref)
             raise
@@ -124,7 +124,8 @@ class Publisher:
         """Publish several; see ``PubSubClient.publish_many``."""
         check_choice("via", via, get_args(Via))
         driver = self._driver
-        deadline = self._clock.now() + driver.timeout_of(timeout)
+        seconds = driver.timeout_of(timeout)
+        deadline = self._clock.now() + seconds
         driver.check_open()
         results: list[Published | PubSubError] = []
         peer = driver.peer
@@ -134,13 +135,12 @@ class Publisher:
             most = min(most, peer.burst)
         sizes = [item.size for item in items]
         for chunk in batches(items, sizes, most, _BATCH_BYTES):
-            left = max(0.0, deadline - self._clock.now())
             ref, messages = driver.number(), tuple(item.publication for item in chunk)
             size = sum(item.size for item in chunk)
             publish = Publish(ref, messages, size, self._policy, batch=True)
             try:
-                outcome = await self._submit(publish, left, via)
-                results += self._results_of(outcome, chunk, left, deadline)
+                outcome = await self._submit(publish, deadline, via)
+                results += self._results_of(outcome, chunk, seconds, deadline)
             except asyncio.CancelledError:
                 driver.give_up(ref)
                 raise
@@ -148,26 +148,25 @@ class Publisher:
                 results += [_failure(error, item) for item in chunk]
         return results
 
-    def _submit(self, publish: Publish, seconds: float, via: Via) -> Awaitable[Outcome]:
+    def _submit(self, publish: Publish, deadline: float, via: Via) -> Awaitable[Outcome]:
         """Publish over HTTP or the connection; not a coroutine, for the speed of every publish."""
         driver = self._driver
         if driver.is_finished:
             driver.check_open()
         peer = driver.peer
         if via == "rest" or (via == "auto" and peer is not None and not peer.acks):
-            return self._request(publish, seconds, via)
+            return self._request(publish, deadline, via)
         if driver.state == "initialized":
             driver.connect()
         if not self._options.echo:
             ids = (one.id for one in publish.messages)
             driver.deliveries.remember_own(ids, len(driver.session.publishes))
-        deadline = self._clock.now() + seconds
         return driver.settled(publish.ref, deadline, driver.session.publish, publish)
 
-    async def _request(self, publish: Publish, seconds: float, via: Via) -> Outcome:
+    async def _request(self, publish: Publish, deadline: float, via: Via) -> Outcome:
         """Publish over HTTP, or over the connection if there is no HTTP API."""
-        acked = await self._http.publish(publish, seconds, certain=via == "rest")
-        return acked or await self._submit(publish, seconds, "socket")
+        acked = await self._http.publish(publish, deadline, certain=via == "rest")
+        return acked or await self._submit(publish, deadline, "socket")
 
     def _results_of(
         self, outcome: Outcome, items: Sequence[Prepared], seconds: float, deadline: float
