@@ -223,6 +223,17 @@ def test_requests_that_are_limited_together_keep_the_rate_that_the_server_allows
     assert {len(batch) for batch in peer.batches} == {50}
 
 
+def test_the_log_names_the_rate_of_the_token_once(
+    peer: Peer, caplog: pytest.LogCaptureFixture
+) -> None:
+    peer.answers = [limited(after=100), limited(after=10)]
+    publish_partition(rows(300), PubSubConfig(URL))
+    assert [record.getMessage() for record in caplog.records] == [
+        "the server limits this token: the task sends at most 50 rows per second."
+        " If the token has no claim `bulk`, add it for a higher limit"
+    ]
+
+
 def test_a_task_with_a_rate_sends_at_most_the_rows_of_a_second_in_each_request(peer: Peer) -> None:
     stats = publish_partition(rows(490), PubSubConfig(URL, max_rows_per_second=400))
     assert stats.rows == 490

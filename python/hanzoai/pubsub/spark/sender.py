@@ -221,10 +221,14 @@ class Sender:
         return again, wait
 
     def _limited(self, taken: float) -> None:
+        rate = ASSUMED_RATE if self._pace.rate else self._allowed_rate()
         with self._lock:
-            first = self._pace.rate is None
-        rate = self._allowed_rate() if first else ASSUMED_RATE
-        with self._lock:
+            if self._pace.rate is None:
+                logger.warning(
+                    "the server limits this token: the task sends at most %g rows per second."
+                    " If the token has no claim `bulk`, add it for a higher limit",
+                    rate,
+                )
             self._pace.limited(rate, self._clock(), taken)
 
     def _allowed_rate(self) -> float:
