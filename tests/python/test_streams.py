@@ -329,6 +329,27 @@ async def test_a_cancel_that_is_not_allowed_ends_nothing(
     assert (await within(pubsub_memory, reader.final())).text == "ab"
 
 
+async def test_allow_also_decides_about_a_cancel_without_a_sender(
+    pubsub_memory: MemoryServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked: list[str] = []
+
+    def allow(by: str) -> bool:
+        asked.append(by)
+        return False
+
+    ps = pubsub_memory.client()
+    async with stream_writer(ps, TOPIC, allow=allow) as writer:
+        cancel = {"stream": writer.id, "reason": "enough"}
+        writer._receive(
+            Message(topic=TOPIC, id="m1", type="stream.cancel", data=cancel, timestamp=1)
+        )
+        await writer.write("ok")
+    assert asked == [""]
+    assert "A reader without an id may not cancel" in caplog.text
+    assert (await within(pubsub_memory, stream_reader(ps, TOPIC).final())).text == "ok"
+
+
 async def awaited(by: str) -> bool:
     return by == "alice"
 
@@ -539,6 +560,19 @@ async def test_a_writer_that_died_is_taken_over_where_it_stopped(
     assert Stalled(10.0) in seen
     with pytest.raises(Conflict, match="has ended"):
         await within(pubsub_memory, stream_writer(ps, TOPIC, id="r1", take_over=True).open())
+
+
+async def test_a_takeover_accepts_only_frames_of_its_sender(pubsub_memory: MemoryServer) -> None:
+    ps, mallory = (pubsub_memory.client(pubsub_memory.token(name)) for name in ("svc", "mallory"))
+    async with stream_writer(mallory, TOPIC, id="r1") as forged:
+        await forged.write("forged")
+    dead = stream_writer(ps, TOPIC, id="r1")
+    await dead.open()
+    await dead.write("real ")
+    await clock_of(pubsub_memory).advance(1)
+    dead._stop()  # like a killed process
+    async with stream_writer(ps, TOPIC, id="r1", take_over=True, sender="svc") as writer:
+        assert writer.text == "real "
 
 
 async def test_a_cancel_that_no_writer_lived_to_see_ends_the_stream_when_it_is_taken_over(

@@ -53,6 +53,8 @@ export interface WriteStreamOptions {
    * epoch, and begin with a snapshot. `writer.text` is the text so far.
    */
   readonly takeOver?: boolean | undefined;
+  /** `takeOver` accepts only frames of this sender; default: the sender of the first frame. */
+  readonly sender?: string | undefined;
   /** JSON that readers receive with the `start` event, for example the name of the model. */
   readonly meta?: unknown;
   /** Milliseconds to collect text before it is published, after the first token; default 40. */
@@ -60,8 +62,9 @@ export interface WriteStreamOptions {
   /** Subscribe to the topic, so that readers can cancel and steer; default true. */
   readonly listen?: boolean | undefined;
   /**
-   * Decides whether a sender may cancel and steer, with the sender's id; if it throws, the sender
-   * may not. It is not asynchronous. Default: every sender with permission to publish.
+   * Decides whether a sender may cancel and steer, with the sender's id, empty if the server sends
+   * none; if it throws, the sender may not. It is not asynchronous. Default: every sender with
+   * permission to publish.
    */
   readonly allow?: ((by: string) => boolean) | undefined;
   /** Called with the data of `steer` and the id of its sender: one call at a time, in order. */
@@ -239,7 +242,7 @@ export class StreamWriter implements AsyncDisposable {
 
   /** End the stream as a reader's `cancel` does, for example from a route of your own. */
   async cancel(reason = 'cancelled', by = ''): Promise<void> {
-    this._perform([{ kind: 'cancelled', reason, by }]);
+    this._cancel(reason, by, !by);
     // `allow` may reject the user.
     if (this._error) await this._drain();
   }
@@ -287,7 +290,7 @@ export class StreamWriter implements AsyncDisposable {
       const messages: Incoming[] = [];
       for await (const message of this._client.history(this._topic, { limit: RETAINED }))
         messages.push(incoming(message));
-      const reading = new Reading(this.id);
+      const reading = new Reading(this.id, this._options.sender);
       reading.begin(messages, 0);
       if (reading.ended)
         throw fromCode('conflict', `The stream ${this.id} has ended.`, {
@@ -379,10 +382,10 @@ export class StreamWriter implements AsyncDisposable {
       : fromCode(code, message, { topic: this._topic, cause: this._cause });
   }
 
-  private _cancel(reason: string, by: string): void {
+  private _cancel(reason: string, by: string, isOwn = false): void {
     if (this._error || this._isFinished) return;
-    if (by && !this._allows(by)) {
-      this._warn(`${by} may not cancel the stream ${this.id}.`);
+    if (!isOwn && !this._allows(by)) {
+      this._warn(`${by || 'A reader without an id'} may not cancel the stream ${this.id}.`);
       return;
     }
     this._error = new StreamCancelled({ reason, by, topic: this._topic });

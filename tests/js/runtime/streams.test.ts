@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { fromAISDK } from '../../../js/src/ai-sdk/index.js';
-import type { PubSubError } from '../../../js/src/index.js';
+import type { PubSub, PubSubError } from '../../../js/src/index.js';
 import { fromAnthropic, fromOpenAI } from '../../../js/src/models/index.js';
 import type { Driver } from '../../../js/src/runtime/driver.js';
 import {
@@ -257,6 +257,37 @@ test('a failed writer is taken over where it stopped, and stops if it is still r
   assert.equal(amount(await within(server, events)), 'one two');
   const late = writeStream(server.client(), TOPIC, { id: 'r1', takeOver: true });
   await assert.rejects(within(server, late), { code: 'conflict' });
+  await server.stop();
+});
+
+test('a takeover accepts only frames of its sender', async () => {
+  const server = await started();
+  const [ps, mallory] = ['svc', 'mallory'].map((name) =>
+    server.client({ token: server.token(name, { kind: 'service' }) }),
+  ) as [PubSub, PubSub];
+  const forged = await writeStream(mallory, TOPIC, { id: 'r1' });
+  await forged.write('forged');
+  await within(server, forged.complete());
+  const old = await writeStream(ps, TOPIC, { id: 'r1' });
+  await old.write('real ');
+  await server.clock.advance(1_000);
+  const taken = writeStream(ps, TOPIC, { id: 'r1', takeOver: true, sender: 'svc' });
+  assert.equal((await within(server, taken)).text, 'real ');
+  await server.stop();
+});
+
+test('`allow` also decides about a cancel without a sender', async () => {
+  const server = await started();
+  const asked: string[] = [];
+  const allow = (by: string) => asked.push(by) > 1;
+  const writer = await writeStream(server.client(), TOPIC, { allow });
+  const received = writer as unknown as { _receive(message: object): void };
+  const data = { stream: writer.id, reason: 'enough' };
+  received._receive({ topic: TOPIC, id: 'm1', type: 'stream.cancel', data, timestamp: 1 });
+  await writer.write('ok');
+  assert.deepEqual(asked, ['']);
+  received._receive({ topic: TOPIC, id: 'm2', type: 'stream.cancel', data, timestamp: 1 });
+  await assert.rejects(writer.write('more'), { code: 'cancelled' });
   await server.stop();
 });
 

@@ -70,6 +70,7 @@ def stream_writer(
     id: str | None = None,
     epoch: int = 0,
     take_over: bool = False,
+    sender: str = "",
     meta: Mapping[str, Any] | None = None,
     window: Duration = 0.04,
     listen: bool = True,
@@ -89,13 +90,15 @@ def stream_writer(
         epoch: Number of the attempt: higher than that of any earlier writer of the stream.
         take_over: Continue where an earlier writer of ``id`` stopped: the writer reads the history,
             takes the next epoch, and begins with a snapshot. ``writer.text`` is the text so far.
+        sender: Id of the sender whose frames ``take_over`` accepts; default: the sender of the
+            first frame.
         meta: JSON that readers receive with the start, for example the name of the model.
         window: Seconds, or a timedelta, that text is collected before it is published, after the
             first token.
         listen: Subscribe to the topic, so that readers can cancel and steer.
-        allow: Called with the id of a sender who cancels or steers; returns whether this is
-            allowed. It is not a coroutine function. If it raises, this is not allowed. Default:
-            every sender who may publish to the topic.
+        allow: Called with the id of a sender who cancels or steers, empty if the server sends none;
+            returns whether this is allowed. It is not a coroutine function. If it raises, this is
+            not allowed. Default: every sender who may publish to the topic.
         on_steer: Called with the data of a reader's ``steer`` and the id of its sender; a function
             or a coroutine function, called one at a time, in order. With a ``PubSub``, a function
             runs in a thread, and may block and call the client.
@@ -114,6 +117,7 @@ def stream_writer(
         id=id,
         epoch=epoch,
         take_over=take_over,
+        sender=sender,
         meta=meta,
         window=window,
         listen=listen,

@@ -126,6 +126,7 @@ class StreamWriter:
         id: str | None = None,
         epoch: int = 0,
         take_over: bool = False,
+        sender: str = "",
         meta: Mapping[str, Any] | None = None,
         window: Duration = WINDOW / 1000,
         listen: bool = True,
@@ -144,6 +145,7 @@ class StreamWriter:
         self._id = id or message_id().replace("msg_", "st_")
         self._epoch = epoch
         self._take_over = take_over
+        self._sender = sender
         self._meta = meta
         self._window = round(seconds_of(window, "window") * 1000)
         self._listen = listen
@@ -159,7 +161,7 @@ class StreamWriter:
         self._steering: asyncio.Task[None] | None = None
         self._subscription: Subscription | None = None
         self._early: deque[Message] = deque(maxlen=RETAINED)
-        self._asked: list[WriterEffect] = []
+        self._asked: list[tuple[str, str]] = []
         self._cause: PubSubError | None = None
         self._error: PubSubError | None = None
         self._finished = False
@@ -236,7 +238,9 @@ class StreamWriter:
             window=self._window,
         )
         self._perform(core.open(self._now()))
-        self._perform([*core.inherit(before), *self._asked])
+        self._perform(core.inherit(before))
+        for reason, by in self._asked:
+            self._cancel(reason, by, own=not by)
         while self._early:
             self._receive(self._early.popleft())
         return self
@@ -341,11 +345,10 @@ class StreamWriter:
             reason: Text for the readers.
             by: Id of the user who cancelled it.
         """
-        cancelled: WriterEffect = {"kind": "cancelled", "reason": reason, "by": by}
         if self._core is None:
-            self._asked.append(cancelled)
+            self._asked.append((reason, by))
         else:
-            self._perform([cancelled])
+            self._cancel(reason, by, own=not by)
             if self._error is not None:  # `allow` may reject the user
                 await self._drain()
 
@@ -400,7 +403,7 @@ class StreamWriter:
         messages = [
             incoming(message) async for message in self._client.history(self._topic, limit=RETAINED)
         ]
-        reading = Reading(self._id)
+        reading = Reading(self._id, self._sender)
         reading.begin(messages, 0)
         if reading.ended:
             raise Conflict(
@@ -578,11 +581,12 @@ class StreamWriter:
         else:
             self._error = self._cause or PubSubError(code, topic=self._topic)
 
-    def _cancel(self, reason: str, by: str) -> None:
+    def _cancel(self, reason: str, by: str, *, own: bool = False) -> None:
         if self._error is not None or self._finished or self._core is None:
             return
-        if by and not self._allows(by):
-            logger.warning("%s may not cancel the stream %s.", by, self._id)
+        if not own and not self._allows(by):
+            who = by or "A reader without an id"
+            logger.warning("%s may not cancel the stream %s.", who, self._id)
             return
         self._error = StreamCancelled(reason, by, topic=self._topic)
         fields = {"reason": reason or "cancelled", "by": by}
