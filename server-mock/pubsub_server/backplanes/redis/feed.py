@@ -468,7 +468,7 @@ class Feeds:
         self._layout = layout
         self._failures = FailureLog(logger)
         # Whether the log says that some shards are silent.
-        self._silence_told = False
+        self._silence_logged = False
         self._watcher: Callable[[], None] = lambda: None
         log = FeedLog()
         shards = range(len(layout.bases))
@@ -567,13 +567,13 @@ class Feeds:
         silent = self.silent_shards
         if silent and self.receiving:
             # The loss of a server shows in one connection after the other.
-            self._silence_told = True
+            self._silence_logged = True
             self._failures.warn(
                 "this node receives nothing from some shards of Redis; check the servers of the"
                 " cluster (metric hanzo_pubsub_feed_silent_shards)"
             )
-        elif not silent and self._silence_told:
-            self._silence_told = False
+        elif not silent and self._silence_logged:
+            self._silence_logged = False
             self._failures.succeeded()
             logger.warning("this node receives messages from all shards of Redis again")
         self._watcher()

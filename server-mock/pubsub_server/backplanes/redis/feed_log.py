@@ -27,19 +27,19 @@ class FeedLog:
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        # By connection: the server whose loss the log does not tell yet, or tells.
-        self._untold: dict[object, str] = {}
-        self._told: dict[object, str] = {}
+        # By connection: the server whose loss is not logged yet, or is logged.
+        self._unlogged: dict[object, str] = {}
+        self._logged: dict[object, str] = {}
         self._losses_again_at: dict[str, float] = {}
         self._refusals_again_at: dict[str, float] = {}
 
     def lost(self, feed: object, server: str) -> None:
-        """An open connection to this server is lost; `failed` tells why."""
-        self._untold[feed] = server
+        """An open connection to this server is lost; `failed` receives the reason."""
+        self._unlogged[feed] = server
 
     def failed(self, feed: object, error: Exception) -> None:
         """A connection ended, or cannot be opened."""
-        server = self._untold.get(feed)
+        server = self._unlogged.get(feed)
         if server is None:
             if isinstance(error, RefusedError):
                 self._refused(cause(error))
@@ -48,14 +48,14 @@ class FeedLog:
         if now >= self._losses_again_at.get(server, now):
             self._losses_again_at[server] = now + LOSS_EVERY
             logger.warning("lost the feed connection to Redis at %s: %s", server, cause(error))
-        elif server not in self._told.values():
+        elif server not in self._logged.values():
             return
-        self._told[feed] = self._untold.pop(feed)
+        self._logged[feed] = self._unlogged.pop(feed)
 
     def regained(self, feed: object) -> None:
         """A connection is open again."""
-        self._untold.pop(feed, None)
-        if self._told.pop(feed, None) and not self._told:
+        self._unlogged.pop(feed, None)
+        if self._logged.pop(feed, None) and not self._logged:
             logger.warning("reconnected the feed to Redis")
 
     # ------------------------------------------------------------ inside
