@@ -5,21 +5,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
+import re
 import ssl
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import pynng  # type: ignore[import-untyped]  # pyright: ignore[reportMissingTypeStubs]
 import pytest
 import trustme
 
 from hanzoai.pubsub.sp import PubSocket, SubSocket
+from tests.python.protocols.nng import nng_process
 from tests.python.protocols.sp_peers import url
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from tests.python.protocols.nng import Nng
 
 SCHEMES = ("tcp", "ipc", "abstract", "ws", "tls+tcp", "wss")
 COUNT = 100_000 if os.environ.get("HANZO_PUBSUB_SOAK") else 300
@@ -35,7 +37,7 @@ def body(n: int) -> bytes:
 
 
 class Tls:
-    def __init__(self, folder: Path) -> None:
+    def __init__(self) -> None:
         authority = trustme.CA()
         issued = authority.issue_cert("localhost")
         self.server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -43,62 +45,42 @@ class Tls:
         self.client = ssl.create_default_context()
         authority.configure_trust(self.client)
         chain = b"".join(blob.bytes() for blob in issued.cert_chain_pems).decode()
-        self.nng_server = pynng.TLSConfig(
-            pynng.TLSConfig.MODE_SERVER,
-            own_key_string=issued.private_key_pem.bytes().decode(),
-            own_cert_string=chain,
-        )
-        self.nng_client = pynng.TLSConfig(
-            pynng.TLSConfig.MODE_CLIENT,
-            server_name="localhost",
-            ca_string=authority.cert_pem.bytes().decode(),
-        )
+        self.nng_server = (issued.private_key_pem.bytes().decode(), chain)
+        self.nng_client = authority.cert_pem.bytes().decode()
 
 
 @pytest.fixture(scope="module")
-def tls(tmp_path_factory: pytest.TempPathFactory) -> Tls:
-    return Tls(tmp_path_factory.mktemp("tls"))
+def tls() -> Tls:
+    return Tls()
 
 
-@pytest.fixture
-def theirs(request: pytest.FixtureRequest) -> Iterator[Any]:
-    kind = request.param
-    with kind(send_buffer_size=1000) if kind is pynng.Pub0 else kind() as socket:
-        if kind is pynng.Sub0:
-            socket.recv_buffer_size = 1000
-        socket.recv_timeout = 30_000
-        yield socket
+@pytest.fixture(scope="module")
+def nng() -> Iterator[Nng]:
+    with nng_process() as process:
+        yield process
 
 
 async def join(
-    ours: PubSocket | SubSocket, theirs: Any, tls: Tls, target: str, *, we_listen: bool
+    ours: PubSocket | SubSocket, theirs: Nng, tls: Tls, target: str, *, we_listen: bool
 ) -> None:
     encrypted = target.startswith(("tls+tcp", "wss"))
     if we_listen:
         target = await ours.listen(target, tls.server if encrypted else None)
-        if encrypted:
-            theirs.tls_config = tls.nng_client
-        await asyncio.to_thread(theirs.dial, target, block=False)
+        await theirs.call("dial", target, tls.nng_client if encrypted else None)
     else:
-        if encrypted:
-            theirs.tls_config = tls.nng_server
-        listener = theirs.listen(target)
-        if target.endswith(":0") or ":0/" in target:
-            port = listener.local_address.port
-            port = int.from_bytes(port.to_bytes(2, "little"), "big")
-            target = target.replace(":0", f":{port}", 1)
+        port = await theirs.call("listen", target, tls.nng_server if encrypted else None)
+        target = re.sub(r":0\b", f":{port}", target)
         await ours.dial(target, tls.client if encrypted else None)
     await ours.wait_for_peers(timeout=20)
 
 
 @pytest.mark.parametrize("we_listen", [True, False], ids=["we listen", "we dial"])
-@pytest.mark.parametrize("theirs", [pynng.Sub0], indirect=True, ids=["to NNG"])
 @pytest.mark.parametrize("scheme", SCHEMES)
 async def test_nng_receives_all_messages_in_order(
-    theirs: Any, tls: Tls, tmp_path: Path, scheme: str, we_listen: bool
+    nng: Nng, tls: Tls, tmp_path: Path, scheme: str, we_listen: bool
 ) -> None:
-    async with PubSocket(send_queue_size=STEP) as pub:
-        theirs.subscribe(b"t")
+    async with PubSocket(send_queue_size=STEP) as pub, nng.socket("sub") as theirs:
+        await theirs.call("subscribe", b"t")
         await join(pub, theirs, tls, url(scheme, tmp_path), we_listen=we_listen)
         # NNG may filter by its prefixes a moment after the handshake.
         for start in range(0, COUNT, STEP):
@@ -106,39 +88,20 @@ async def test_nng_receives_all_messages_in_order(
             pub.send(b"other")
             for each in bodies:
                 pub.send(each)
-
-            def receive() -> list[bytes]:
-                return [theirs.recv() for _ in range(STEP)]
-
-            assert await asyncio.to_thread(receive) == bodies
+            assert await theirs.call("receive", STEP) == bodies
 
 
 @pytest.mark.parametrize("we_listen", [True, False], ids=["we listen", "we dial"])
-@pytest.mark.parametrize("theirs", [pynng.Pub0], indirect=True, ids=["from NNG"])
 @pytest.mark.parametrize("scheme", SCHEMES)
 async def test_all_messages_of_nng_are_received_in_order(
-    theirs: Any, tls: Tls, tmp_path: Path, scheme: str, we_listen: bool
+    nng: Nng, tls: Tls, tmp_path: Path, scheme: str, we_listen: bool
 ) -> None:
-    async with SubSocket(recv_queue_size=STEP) as sub:
+    async with SubSocket(recv_queue_size=STEP) as sub, nng.socket("pub") as theirs:
         sub.subscribe(b"t")
-        # NNG drops what is sent before this callback; `theirs.pipes` is not empty a moment earlier.
-        loop, ready = asyncio.get_running_loop(), asyncio.Event()
-
-        def connected(_: Any) -> None:
-            loop.call_soon_threadsafe(ready.set)
-
-        theirs.add_post_pipe_connect_cb(connected)
         await join(sub, theirs, tls, url(scheme, tmp_path), we_listen=we_listen)
-        async with asyncio.timeout(60):
-            await ready.wait()
+        assert await theirs.call("wait_connected")
         for start in range(0, COUNT, STEP):
             bodies = [body(n) for n in range(start, start + STEP)]
-
-            def send(bodies: list[bytes] = bodies) -> None:
-                theirs.send(b"other")
-                for each in bodies:
-                    theirs.send(each)
-
-            await asyncio.to_thread(send)
+            await theirs.call("send", [b"other", *bodies])
             assert [await sub.recv(timeout=30) for _ in range(STEP)] == bodies
         assert sub.stats.dropped_by_queue == 0

@@ -7,13 +7,13 @@ import json
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-import pynng  # type: ignore[import-untyped]  # pyright: ignore[reportMissingTypeStubs]
 import pytest
 
 from hanzoai.pubsub import PubSubClient
 from pubsub_server.listeners.sp_pub.session import SpSession
 from pubsub_server.settings.sources import SettingsError, load
 from pubsub_server.testing import running_server
+from tests.python.protocols.nng import nng_process
 from tests.server.protocols.peers import Peer, until
 
 if TYPE_CHECKING:
@@ -170,16 +170,20 @@ def test_another_url_is_refused(url: str) -> None:
 @pytest.mark.parametrize("transport", ["tcp", "ipc"])
 async def test_a_sub_socket_of_nng_selects_topics_by_prefix(transport: str, tmp_path: Path) -> None:
     url = "tcp://127.0.0.1:0" if transport == "tcp" else f"ipc://{tmp_path / 'feed.sock'}"
-    async with feed(url) as server:
-        token = server.service_token()
-        async with PubSubClient(url=server.ws, token=token) as ps:
-            with pynng.Sub0(recv_timeout=20_000) as sub:
-                sub.subscribe(b"demo.weather.")
-                sub.dial(server.server.others["sp_pub"], block=False)
-                await until(lambda: server.stats.subscriptions == 1)
-                large = "x" * 100_000
-                for topic in ("demo.other", "demo.weather.a", "dev.a", "demo.weather.b"):
-                    await ps.publish(topic, {"type": "t", "data": large})
-                for topic, value in (("demo.weather.a", large), ("demo.weather.b", large)):
-                    name, _, envelope = (await sub.arecv()).partition(b" ")
-                    assert (name.decode(), json.loads(envelope)["data"]) == (topic, value)
+    with nng_process() as nng:
+        async with (
+            feed(url) as server,
+            PubSubClient(url=server.ws, token=server.service_token()) as ps,
+            nng.socket("sub") as sub,
+        ):
+            await sub.call("subscribe", b"demo.weather.")
+            await sub.call("dial", server.server.others["sp_pub"])
+            await until(lambda: server.stats.subscriptions == 1)
+            large = "x" * 100_000
+            for topic in ("demo.other", "demo.weather.a", "dev.a", "demo.weather.b"):
+                await ps.publish(topic, {"type": "t", "data": large})
+            for topic, received in zip(
+                ("demo.weather.a", "demo.weather.b"), await sub.call("receive", 2), strict=True
+            ):
+                name, _, envelope = received.partition(b" ")
+                assert (name.decode(), json.loads(envelope)["data"]) == (topic, large)
