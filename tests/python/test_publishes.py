@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, OrderedDict
 from typing import Any
 
 from hypothesis import example, given
@@ -42,6 +42,13 @@ def publish(ref: int, size: int = 1, policy: SendPolicy = "error", **more: Any) 
     return Publish(ref, (Publication(topic="a", data=1, id=f"m{ref}"),), size, policy, **more)
 
 
+class Unmoved(OrderedDict[int, Any]):
+    """A queue in which nothing changes its place."""
+
+    def move_to_end(self, key: int, last: bool = True) -> None:
+        raise AssertionError(f"{key} was moved")
+
+
 def sent(out: list[Effect]) -> list[str | None]:
     return [
         effect.frame.ref
@@ -50,15 +57,26 @@ def sent(out: list[Effect]) -> list[str | None]:
     ]
 
 
+def test_a_newer_value_of_a_key_moves_no_other_publish() -> None:
+    publishes = Rig(10, 100).publishes
+    publishes._queue = Unmoved()
+    for ref in range(1, 5):
+        publishes.publish(publish(ref, policy="latest", key="k" if ref % 2 else "l"))
+    publishes.publish(publish(5))
+    publishes.publish(publish(6, policy="latest", key="k"))
+    assert [entry.publish.ref for entry in publishes._queue.values()] == [6, 4, 5]
+    assert publishes._queued == [3, 3]
+
+
 def test_room_is_counted_in_messages_and_in_bytes() -> None:
     rig = Rig(2, 10)
     publishes = rig.publishes
-    assert publishes.has_room(1, 1_000)
+    assert publishes.has_room(publish(9, size=1_000))
     publishes.publish(publish(1, size=9))
-    assert publishes.has_room(1, 1)
-    assert not publishes.has_room(1, 2)
+    assert publishes.has_room(publish(9, size=1))
+    assert not publishes.has_room(publish(9, size=2))
     publishes.publish(publish(2, size=1))
-    assert not publishes.has_room(1, 0)
+    assert not publishes.has_room(publish(9, size=0))
     assert publishes._queued == [2, 10]
 
 

@@ -11,8 +11,8 @@ const SPENT = 64;
  */
 export class Fifo<Value extends object> {
   /** The values of the first `_gone` places are removed. */
-  protected readonly _values: Value[] = [];
-  protected _gone = 0;
+  private readonly _values: Value[] = [];
+  private _gone = 0;
 
   /** Number of values. */
   get _size(): number {
@@ -30,6 +30,24 @@ export class Fifo<Value extends object> {
 
   _add(value: Value): void {
     this._values.push(value);
+  }
+
+  /** Add a value before all that are later; these are behind all others. */
+  _insert(value: Value, isLater: (other: Value) => boolean): void {
+    const { _values: values, _size: size } = this;
+    let end = values.length;
+    // Nearly every value is the latest.
+    if (!size || !isLater(values[end - 1] as Value)) {
+      this._add(value);
+      return;
+    }
+    let place = this._gone;
+    while (place < end) {
+      const middle = (place + end) >> 1;
+      if (isLater(values[middle] as Value)) end = middle;
+      else place = middle + 1;
+    }
+    values.splice(place, 0, value);
   }
 
   /** The first value that passes the test. */

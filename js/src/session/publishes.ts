@@ -37,15 +37,9 @@ class PublishList extends Fifo<PublishState> {
   /** Those that were never sent, by their key of the policy `latest`. */
   readonly _keys: Map<string | undefined, PublishState> = new Map();
 
-  override _add(entry: PublishState): void {
-    const { _values: values } = this;
-    let place = this._gone;
-    for (let end = values.length; place < end; ) {
-      const middle = (place + end) >> 1;
-      if ((values[middle] as PublishState)._number < entry._number) place = middle + 1;
-      else end = middle;
-    }
-    values.splice(place, 0, entry);
+  /** Add a publish at its position. */
+  _enqueue(entry: PublishState): void {
+    this._insert(entry, ({ _number }) => _number > entry._number);
     this._count(entry._publish, 1);
   }
 
@@ -100,32 +94,44 @@ export class Publishes {
     return this._queue._size > 0 || !!(this._context.peer?.resends && this._flight._size);
   }
 
-  /** Whether one more publish fits; an empty queue accepts a publish of any size. */
-  hasRoom(messages: number, size: number, list: PublishList = this._queue): boolean {
+  /**
+   * Whether one more publish fits; an empty queue accepts a publish of any size.
+   *
+   * @param replaced A publish of the list whose place it takes.
+   */
+  hasRoom(
+    { messages, size }: Publish,
+    list: PublishList = this._queue,
+    replaced?: Publish,
+  ): boolean {
     const { sendQueueMessages, sendQueueBytes } = this._context.options;
-    return (
-      !list._messages ||
-      (list._messages + messages <= sendQueueMessages && list._bytes + size <= sendQueueBytes)
-    );
+    const held = list._messages - (replaced?.messages.length ?? 0);
+    const bytes = list._bytes - (replaced?.size ?? 0);
+    return !held || (held + messages.length <= sendQueueMessages && bytes + size <= sendQueueBytes);
   }
 
   // ---------------------------------------------------------------- from the program
 
   /** Add a publish to the queue, or settle it by its policy; send what the budget allows. */
   publish(publish: Publish): void {
-    const { ref, messages, size, policy, key } = publish;
+    const { ref, policy, key } = publish;
+    const { _queue: queue } = this;
     this._number += 1;
-    const place = this._makeRoom(publish);
-    const entry = new PublishState(place ?? this._number, publish, `p${ref}`, this._held);
-    if (policy === 'block' || this.hasRoom(messages.length, size)) {
-      this._queue._add(entry);
-      if (key !== undefined) this._queue._keys.set(key, entry);
+    const replaced = queue._keys.get(key);
+    // At the end of the queue, a key that changes faster than the queue moves would never be sent.
+    const number = replaced?._number ?? this._number;
+    const entry = new PublishState(number, publish, `p${ref}`, this._held);
+    if (policy === 'drop_oldest') this._makeRoom(publish);
+    if (policy === 'block' || this.hasRoom(publish, queue, replaced?._publish)) {
+      if (replaced) this._giveUp(replaced, 'superseded', `Publish ${ref} took its place.`);
+      queue._enqueue(entry);
+      if (key !== undefined) queue._keys.set(key, entry);
       this.flush();
     } else {
       this._giveUp(
         entry,
         'queue_full',
-        `Messages that wait to be sent: ${this._queue._messages}, with ${this._queue._bytes} bytes in all.`,
+        `Messages that wait to be sent: ${queue._messages}, with ${queue._bytes} bytes in all.`,
       );
     }
   }
@@ -217,10 +223,9 @@ export class Publishes {
       if (rate && this._budget < waiting._messages * 1000)
         // With the policy `block`, the queue has no bound, and a search takes its time.
         [entry, credit] = nextTurn(waiting._all(options.sendQueueMessages), this._credit);
-      const { messages, size } = entry._publish;
-      const count = messages.length;
+      const count = entry._publish.messages.length;
       if (rate && this._budget < Math.min(count, burst) * 1000) break;
-      if (!this.hasRoom(count, size, this._flight)) break;
+      if (!this.hasRoom(entry._publish, this._flight)) break;
       // The server grants a batch beyond the budget in part, and then has no budget left.
       this._budget = Math.max(this._budget - count * 1000, (burst - rate) * 1000);
       this._credit = credit;
@@ -240,32 +245,20 @@ export class Publishes {
 
   // ---------------------------------------------------------------- inside
 
-  /**
-   * Drop what the policy drops for one more publish: an unsent one of the same key, or the oldest.
-   *
-   * @returns The number of the dropped one of its key. The new publish takes its position: at the
-   *   end of the queue, a key that changes faster than the queue moves would never be sent.
-   */
-  private _makeRoom({ ref, messages, size, policy, key }: Publish): number | undefined {
-    const { _queue: queue } = this;
-    if (key !== undefined) {
-      const same = queue._keys.get(key);
-      if (same) this._giveUp(same, 'superseded', `Publish ${ref} took its place.`);
-      return same?._number;
-    }
-    while (policy === 'drop_oldest' && !this.hasRoom(messages.length, size)) {
-      const oldest = queue._find((one) => !one._sent);
+  /** Drop the oldest unsent publishes until another one fits. */
+  private _makeRoom(publish: Publish): void {
+    while (!this.hasRoom(publish)) {
+      const oldest = this._queue._find((one) => !one._sent);
       if (!oldest) break;
       this._giveUp(oldest, 'dropped', 'A newer publish needed its place in the queue.');
     }
-    return undefined;
   }
 
   private _send(entry: PublishState): void {
     const { _publish, _ref: ref } = entry;
     const { peer, ports } = this._context;
     this._queue._delete(entry);
-    this._flight._add(entry);
+    this._flight._enqueue(entry);
     entry._sent = true;
     if (this._held - entry._since >= PAUSE) this.slowed += 1;
     entry._since = this._held;
@@ -314,7 +307,7 @@ export class Publishes {
   private _requeue(entries: readonly PublishState[]): void {
     for (const entry of entries) {
       this._flight._delete(entry);
-      this._queue._add(entry);
+      this._queue._enqueue(entry);
     }
   }
 

@@ -124,9 +124,9 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
     to: 'for (const entry of flight) this._flight._delete(entry);',
   },
   'a repeated publish is sent after waiting ones': {
-    file: 'session/publishes.ts',
-    from: 'values.splice(place, 0, entry);',
-    to: 'values.push(entry);',
+    file: 'session/fifo.ts',
+    from: 'values.splice(place, 0, value);',
+    to: 'values.push(value);',
   },
   'the end does not settle publishes': {
     file: 'session/publishes.ts',
@@ -135,7 +135,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   'the queue is not bounded': {
     file: 'session/publishes.ts',
-    from: "if (policy === 'block' || this.hasRoom(messages.length, size)) {",
+    from: "if (policy === 'block' || this.hasRoom(publish, queue, replaced?._publish)) {",
     to: 'if (true) {',
     silent: true,
   },
@@ -151,8 +151,8 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   'the oldest message is dropped from a queue that has room': {
     file: 'session/publishes.ts',
-    from: "while (policy === 'drop_oldest' && !this.hasRoom(messages.length, size)) {",
-    to: "while (policy === 'drop_oldest') {",
+    from: 'while (!this.hasRoom(publish)) {',
+    to: 'while (true) {',
     silent: true,
   },
   'the budget is never used up': {

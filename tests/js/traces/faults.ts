@@ -207,7 +207,7 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
   ),
   'publishes in flight are not bounded': replaced(
     'publishes.ts',
-    'if (!this.hasRoom(count, size, this._flight)) break;',
+    'if (!this.hasRoom(entry._publish, this._flight)) break;',
   ),
   'an expired publish is sent': replaced(
     'publishes.ts',

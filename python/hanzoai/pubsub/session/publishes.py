@@ -69,7 +69,7 @@ class Publishes:
         self._max_messages = options.send_queue_messages
         self._max_bytes = options.send_queue_bytes
         self._interval = options.pace_interval
-        self._queue: OrderedDict[int, PublishState] = OrderedDict()  # by ref, in order of numbers
+        self._queue: OrderedDict[int, PublishState] = OrderedDict()  # by number, in order
         self._flight: dict[str, PublishState] = {}  # by what names it on the wire
         self._keys: dict[str, PublishState] = {}  # unsent, by key of the policy `latest`
         self._queued = [0, 0]
@@ -94,11 +94,12 @@ class Publishes:
         resends = peer is not None and peer.resends
         return bool(self._queue) or (resends and bool(self._flight))
 
-    def has_room(self, messages: int, size: int, counter: list[int] | None = None) -> bool:
+    def has_room(self, publish: Publish, held: list[int] | None = None) -> bool:
         """Whether another publish fits; an empty queue accepts a publish of any size."""
-        count, total = counter or self._queued
+        count, size = held or self._queued
         return not count or (
-            count + messages <= self._max_messages and total + size <= self._max_bytes
+            count + len(publish.messages) <= self._max_messages
+            and size + publish.size <= self._max_bytes
         )
 
     def in_flight(self, ref: str | None) -> PublishState | None:
@@ -118,19 +119,27 @@ class Publishes:
             and peer is not None
             and not self.paused
             and (not peer.rate or self._budget >= count * 1000)
-            and (not self._flight or self.has_room(count, event.size, self._flying))
+            and (not self._flight or self.has_room(event, self._flying))
         ):
             self._credit.clear()
             self._send(entry, peer)
             self._pace(peer)
             return
-        self._make_room(entry)
-        if event.policy != "block" and not self.has_room(count, event.size):
+        replaced = None if event.key is None else self._keys.get(event.key)
+        if event.policy == "drop_oldest":
+            self._make_room(event)
+        held = [*self._queued]
+        if replaced is not None:
+            count_in(held, replaced.publish, -1)
+        if event.policy != "block" and not self.has_room(event, held):
             messages, size = self._queued
             message = f"Messages that wait to be sent: {messages}, with {size} bytes in all."
             self._ports.settle(event.ref, Rejected("queue_full", message))
             return
-        self._enqueue(entry)
+        if replaced is None:
+            self._enqueue(entry)
+        else:
+            self._replace(replaced, entry)
         if event.key is not None:
             self._keys[event.key] = entry
         self.flush()
@@ -138,8 +147,9 @@ class Publishes:
     def expire(self, refs: Iterable[int]) -> None:
         """Give up publishes: their deadlines have passed. None takes the place of another."""
         late = Rejected("timeout", "It could not be sent in time.")
+        waiting = {entry.publish.ref: entry for entry in self._queue.values()}
         for ref in refs:
-            entry = self._flight.get(f"p{ref}") or self._queue.get(ref)
+            entry = self._flight.get(f"p{ref}") or waiting.get(ref)
             if entry is not None:
                 self._settle(entry, Unknown() if entry.sent else late)
         self.flush()
@@ -232,7 +242,7 @@ class Publishes:
             count = len(publish.messages)
             if rate and self._budget < min(count, burst) * 1000:
                 break
-            if not self.has_room(count, publish.size, self._flying):
+            if not self.has_room(publish, self._flying):
                 break
             self._credit = credit
             self._drop(entry)
@@ -246,22 +256,26 @@ class Publishes:
 
     # ---------------------------------------------------------------- inside
 
-    def _make_room(self, entry: PublishState) -> None:
-        """Drop what the policy drops for a publish: the unsent one of its key, or the oldest ones.
-
-        It takes the place of the one of its key: at the end of the queue, a key that changes faster
-        than the queue moves would never be sent.
-        """
-        event = entry.publish
-        if event.key is not None and (same := self._keys.get(event.key)) is not None:
-            entry.number = same.number
-            self._settle(same, Rejected("superseded", f"Publish {event.ref} took its place."))
-        while event.policy == "drop_oldest" and not self.has_room(len(event.messages), event.size):
+    def _make_room(self, publish: Publish) -> None:
+        """Drop the oldest unsent publishes until another one fits."""
+        while not self.has_room(publish):
             oldest = next((each for each in self._queue.values() if not each.sent), None)
             if oldest is None:
                 return
             message = "A newer publish needed its place in the queue."
             self._settle(oldest, Rejected("dropped", message))
+
+    def _replace(self, old: PublishState, entry: PublishState) -> None:
+        """Put a publish in the place of the unsent one of its key.
+
+        At the end of the queue, a key that changes faster than the queue moves would never be sent.
+        """
+        entry.number = old.number
+        self._queue[old.number] = entry
+        count_in(self._queued, old.publish, -1)
+        count_in(self._queued, entry.publish, +1)
+        message = f"Publish {entry.publish.ref} took its place."
+        self._ports.settle(old.publish.ref, Rejected("superseded", message))
 
     def _send(self, entry: PublishState, peer: Peer) -> None:
         publish = entry.publish
@@ -331,18 +345,18 @@ class Publishes:
         """Add a publish to the queue, in the order of the numbers."""
         queue, number = self._queue, entry.number
         newest = next(reversed(queue.values()), entry).number
-        queue[entry.publish.ref] = entry
+        queue[number] = entry
         count_in(self._queued, entry.publish, +1)
         if number < newest:
             # Its place is usually near the head, because it was sent before those that wait.
             earlier = [*takewhile(lambda each: each.number < number, queue.values())]
             for each in (entry, *reversed(earlier)):
-                queue.move_to_end(each.publish.ref, last=False)
+                queue.move_to_end(each.number, last=False)
 
     def _drop(self, entry: PublishState) -> None:
         """Remove a publish from the queue, or from those in flight."""
         publish = entry.publish
-        if self._queue.pop(publish.ref, None) is not None:
+        if self._queue.pop(entry.number, None) is not None:
             count_in(self._queued, publish, -1)
         elif self._flight.pop(entry.ref, None) is not None:
             count_in(self._flying, publish, -1)
