@@ -213,7 +213,18 @@ def _in_order(room: _Room) -> tuple[PresenceMember, ...]:
 
 def _differs(a: PresenceMember, b: PresenceMember) -> bool:
     """Whether anything except `last_seen` differs."""
-    return a.model_copy(update={"last_seen": b.last_seen}) != b
+    return not _same({**dict(a), "last_seen": 0}, {**dict(b), "last_seen": 0})
+
+
+def _same(a: object, b: object) -> bool:
+    """Whether two JSON values are equal. Python's `==` takes 1 and true for the same."""
+    if isinstance(a, dict) and isinstance(b, dict):
+        ours, others = cast("dict[str, Any]", a), cast("dict[str, Any]", b)
+        return ours.keys() == others.keys() and all(_same(ours[key], others[key]) for key in ours)
+    if isinstance(a, list) and isinstance(b, list):
+        one, other = cast("Sequence[object]", a), cast("Sequence[object]", b)
+        return len(one) == len(other) and all(map(_same, one, other))
+    return a == b and isinstance(a, bool) == isinstance(b, bool)
 
 
 def _member_data(data: object) -> dict[str, Any] | None:
