@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import json
 import logging
 import os
@@ -652,6 +653,37 @@ async def test_a_handshake_that_is_answered_after_the_dial_was_given_up_leaves_n
         given_up.set()
         await transport.close()
         await asyncio.wait_for(cut.wait(), 60)
+
+
+@pytest.mark.parametrize("turns", range(8))
+def test_a_program_that_ends_while_a_handshake_is_answered_leaves_no_task(
+    caplog: pytest.LogCaptureFixture, turns: int
+) -> None:
+    """The answer comes some turns of the loop after `asyncio.run` began to cancel the tasks."""
+    with socket.create_server(("127.0.0.1", 0)) as listening, contextlib.ExitStack() as stack:
+        listening.setblocking(False)
+        url = f"ws://127.0.0.1:{listening.getsockname()[1]}/ws"
+
+        async def begin() -> None:
+            dialing = asyncio.create_task(open_transport(make(url)))
+            loop = asyncio.get_running_loop()
+            peer, _ = await loop.sock_accept(listening)
+            stack.enter_context(peer)
+            head = await loop.sock_recv(peer, 4_096)
+            peer.setblocking(True)
+
+            def answer(left: int) -> None:
+                if left:
+                    loop.call_soon(answer, left - 1)
+                else:
+                    peer.sendall(shaken(head))
+
+            answer(turns)
+            assert not dialing.done()
+
+        asyncio.run(begin())
+    gc.collect()
+    assert [record for record in caplog.records if record.name == "asyncio"] == []
 
 
 # ---------------------------------------------------------------- life

@@ -135,10 +135,10 @@ class PicowsConnection(WSListener):
     def on_ws_connected(self, transport: WSTransport) -> None:
         """The handshake is done."""
         self._socket = transport
-        self._outlasting = self.loop.create_task(_outlast(transport))
         if self._unwanted:
             self.abort()
             return
+        self._outlasting = self.loop.create_task(_outlast(transport))
         self._owner.last_received = self._owner.now()
         network = transport.underlying_transport
         inner = cast("asyncio.BufferedProtocol", network.get_protocol())
@@ -213,6 +213,8 @@ class PicowsConnection(WSListener):
         """Cut the connection of a cancelled dial: now, or as soon as it is open."""
         self._unwanted = True
         if hasattr(self, "_socket"):
+            # A loop that ends does not wait for a task that began after it cancelled all others.
+            self._outlasting.cancel()
             self.abort()
 
     def hold(self, on: bool) -> None:
