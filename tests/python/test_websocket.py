@@ -655,7 +655,7 @@ async def test_a_handshake_that_is_answered_after_the_dial_was_given_up_leaves_n
         await asyncio.wait_for(cut.wait(), 60)
 
 
-@pytest.mark.parametrize("turns", range(8))
+@pytest.mark.parametrize("turns", range(6))
 def test_a_program_that_ends_while_a_handshake_is_answered_leaves_no_task(
     caplog: pytest.LogCaptureFixture, turns: int
 ) -> None:
