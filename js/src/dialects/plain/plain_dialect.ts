@@ -51,6 +51,8 @@ type PublishFrame = Extract<Loose<ClientFrame>, { readonly type: 'publish' }>;
 interface Request {
   readonly subscription: SubscriptionState;
   readonly topics: readonly string[];
+  /** How often an `error` was attributed to a publish instead of this subscription. */
+  doubts: number;
   /** Patterns that the parts of its answer have denied. */
   readonly denied: Set<string>;
 }
@@ -64,8 +66,6 @@ export class PlainDialect {
    * includes ended subscriptions.
    */
   private readonly _requests = new Map<string, Request>();
-  /** Times that an `error` may have been about a publish instead. */
-  private readonly _doubts = new WeakMap<SubscriptionState, number>();
   /** Unanswered slots of batches that were sent one by one. */
   private readonly _batches = new WeakMap<PublishState, Set<number>>();
 
@@ -118,9 +118,7 @@ export class PlainDialect {
     if (!more || !subscription) this._requests.delete(ref);
     if (!subscription) return frame;
     for (const { topic } of denied) before.add(topic);
-    if (more) return { ...frame, ref };
-    this._doubts.delete(subscription);
-    if (frame.ref !== undefined) return { ...frame, ref };
+    if (more || frame.ref !== undefined) return { ...frame, ref };
     const missing = subscription.patterns.filter(
       (topic) => !frame.topics.includes(topic) && !before.has(topic),
     );
@@ -144,7 +142,6 @@ export class PlainDialect {
     if (ref === undefined) return frame;
     const subscription = this._session.operations.subscriptions.requests.get(ref);
     if (!subscription) return frame.ref === undefined ? undefined : frame;
-    this._doubts.delete(subscription);
     return { ...frame, ref };
   }
 
@@ -156,16 +153,16 @@ export class PlainDialect {
    */
   private _refusedBy({ code, topic }: ErrorFrame): string | undefined {
     if (OF_PUBLISH.includes(code)) return undefined;
-    for (const [ref, { subscription, topics }] of this._requests) {
+    for (const [ref, request] of this._requests) {
+      const { subscription, topics } = request;
       if (topic !== undefined && !topics.includes(topic)) continue;
-      const doubts = this._doubts.get(subscription) ?? 0;
       const most = topic === undefined ? MAX_DOUBTS : 1;
-      if (doubts >= most || !this._mayBlame(topic)) {
+      if (request.doubts >= most || !this._mayBlame(topic)) {
         this._requests.delete(ref);
         return ref;
       }
       if (!subscription.retryPending) {
-        this._doubts.set(subscription, doubts + 1);
+        request.doubts += 1;
         this._session.operations.subscriptions.retryLater(subscription);
       }
       break;
@@ -235,12 +232,13 @@ export class PlainDialect {
   private _remember(ref: string, topics: readonly string[]): void {
     const subscription = this._session.operations.subscriptions.requests.get(ref);
     if (!subscription) return;
+    let doubts = 0;
     for (const [older, request] of this._requests) {
-      if (request.subscription === subscription || this._requests.size >= MAX_REQUESTS) {
-        this._requests.delete(older);
-      }
+      const isSame = request.subscription === subscription;
+      if (isSame) doubts = request.doubts;
+      if (isSame || this._requests.size >= MAX_REQUESTS) this._requests.delete(older);
     }
-    this._requests.set(ref, { subscription, topics, denied: new Set() });
+    this._requests.set(ref, { subscription, topics, doubts, denied: new Set() });
   }
 
   private _publish(frame: PublishFrame, peer: Peer): void {

@@ -68,11 +68,13 @@ class _Request:
     Attributes:
         state: The subscription.
         topics: The patterns that were requested.
+        doubts: How often an `error` was attributed to a publish instead of this subscription.
         denied: Patterns that the parts of its answer have denied.
     """
 
     state: SubscriptionState
     topics: frozenset[str]
+    doubts: int = 0
     denied: set[str] = field(default_factory=set[str])
 
 
@@ -89,7 +91,6 @@ class PlainDialect:
         self._write = write
         # By the `ref` that the peer does not receive, oldest first; includes ended subscriptions.
         self._requests: dict[str, _Request] = {}
-        self._doubts: dict[int, int] = {}  # by subscription
         self._blind: deque[str] = deque(maxlen=MAX_BLIND)
         # Unanswered slots of batches that were sent one by one.
         self._batches: WeakKeyDictionary[PublishState, set[int]] = WeakKeyDictionary()
@@ -133,15 +134,13 @@ class PlainDialect:
             return frame
         denied = list(frame.denied or ())
         before.update(denial.topic for denial in denied)
-        if not frame.more:
-            self._doubts.pop(state.sub, None)
-            if frame.ref is None:
-                granted = before.union(frame.topics)
-                denied += [
-                    Denial(topic=pattern, code="forbidden")
-                    for pattern in state.patterns
-                    if pattern not in granted
-                ]
+        if not frame.more and frame.ref is None:
+            granted = before.union(frame.topics)
+            denied += [
+                Denial(topic=pattern, code="forbidden")
+                for pattern in state.patterns
+                if pattern not in granted
+            ]
         return frame.model_copy(update={"ref": ref, "denied": denied})
 
     def _answered_by(self, frame: SubscribedFrame) -> str | None:
@@ -162,7 +161,6 @@ class PlainDialect:
         state = self._session.subscriptions.requests.get(ref)
         if state is None:
             return frame if frame.ref else None
-        self._doubts.pop(state.sub, None)
         return frame.model_copy(update={"ref": ref})
 
     def _refused_by(self, frame: ErrorFrame) -> str | None:
@@ -177,15 +175,13 @@ class PlainDialect:
         for ref, request in self._requests.items():
             if topic is not None and topic not in request.topics:
                 continue
-            state = request.state
-            doubts = self._doubts.get(state.sub, 0)
             most = MAX_DOUBTS if topic is None else 1
-            if doubts >= most or not self._may_blame(topic):
+            if request.doubts >= most or not self._may_blame(topic):
                 del self._requests[ref]
                 return ref
-            if not state.retry_pending:
-                self._doubts[state.sub] = doubts + 1
-                self._session.subscriptions.retry_later(state)
+            if not request.state.retry_pending:
+                request.doubts += 1
+                self._session.subscriptions.retry_later(request.state)
             return None
         return None
 
@@ -251,10 +247,13 @@ class PlainDialect:
     def _remember(self, frame: SubscribeFrame) -> None:
         ref = frame.ref or ""
         state = self._session.subscriptions.requests[ref]
+        doubts = 0
         for older, request in list(self._requests.items()):
+            if request.state is state:
+                doubts = request.doubts
             if request.state is state or len(self._requests) >= MAX_REQUESTS:
                 del self._requests[older]
-        self._requests[ref] = _Request(state, frozenset(frame.topics))
+        self._requests[ref] = _Request(state, frozenset(frame.topics), doubts)
 
     def _publish(self, frame: PublishFrame, peer: Peer) -> None:
         messages = frame.messages
