@@ -117,11 +117,11 @@ export class Publishes {
     const { ref, policy, key } = publish;
     const { _queue: queue } = this;
     this._number += 1;
+    if (policy === 'drop_oldest') this._makeRoom(publish);
     const replaced = queue._keys.get(key);
     // At the end of the queue, a key that changes faster than the queue moves would never be sent.
     const number = replaced?._number ?? this._number;
     const entry = new PublishState(number, publish, `p${ref}`, this._held);
-    if (policy === 'drop_oldest') this._makeRoom(publish);
     if (policy === 'block' || this.hasRoom(publish, queue, replaced?._publish)) {
       if (replaced) this._giveUp(replaced, 'superseded', `Publish ${ref} took its place.`);
       queue._enqueue(entry);

@@ -125,9 +125,9 @@ class Publishes:
             self._send(entry, peer)
             self._pace(peer)
             return
-        replaced = None if event.key is None else self._keys.get(event.key)
         if event.policy == "drop_oldest":
             self._make_room(event)
+        replaced = None if event.key is None else self._keys.get(event.key)
         held = [*self._queued]
         if replaced is not None:
             count_in(held, replaced.publish, -1)
