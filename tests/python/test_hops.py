@@ -28,7 +28,6 @@ PUBLISH = 15
 SOMETIMES = (
     "IdMaker._begin",
     "Publishes._pace",
-    "Session.end_step",
     "Timers.",
     "Driver.start_timer",
     "Driver.cancel_timer",

@@ -153,17 +153,11 @@ export class SeqCursor implements Cursor {
      *
      * @returns Whether the position is new.
      */
-    const advance = (
-      topic: string,
-      seq: number,
-      time: number,
-      replayed?: boolean,
-      stated?: boolean,
-    ) => {
+    const advance = (topic: string, seq: number, time: number, stated?: boolean) => {
       const last = stated ? seq : seq - 1;
       const strict = !ignoresHoles(topic);
       // Fill a hole of the answer with live messages: the log may no longer have them.
-      if (replayed && strict && last > (marks.get(topic)?._seq ?? -1)) takeHeld(topic, last);
+      if (strict && last > (marks.get(topic)?._seq ?? -1)) takeHeld(topic, last);
       const mark = marks.get(topic);
       const restarted = this._restarted.has(topic);
       const trimmed = truncated.has(topic);
@@ -196,7 +190,7 @@ export class SeqCursor implements Cursor {
     const take = (message: Envelope, replayed?: boolean) => {
       const { topic, seq, timestamp } = message;
       if (seq !== undefined) {
-        if (!advance(topic, seq, timestamp, replayed)) return;
+        if (!advance(topic, seq, timestamp)) return;
         if (replayed) (marks.get(topic) as Mark)._proven = true;
       }
       steps.push(message);
@@ -226,7 +220,7 @@ export class SeqCursor implements Cursor {
     if (replay.more) return [];
     // Messages up to these positions that have not arrived are missing.
     for (const [topic, position] of Object.entries(positions)) {
-      advance(topic, position, began, true, true);
+      advance(topic, position, began, true);
     }
     for (const [n, message] of held.entries()) {
       const { topic, seq = 0 } = message;

@@ -61,14 +61,12 @@ export class Operations {
       this.subscriptions.subscribe(request);
       this._session._called();
     }
-    this._session._endStep();
   }
 
   /** End a subscription. */
   unsubscribe(sub: number): void {
     this.subscriptions.unsubscribe(sub);
     this.ownPresence?.keepTopics();
-    this._session._endStep();
   }
 
   /** Add a publish. */
@@ -79,7 +77,6 @@ export class Operations {
       this.publishes.publish(publish);
       this._session._called();
     }
-    this._session._endStep();
   }
 
   /** The program's timeouts of publishes have passed. None of them is sent after that. */

@@ -206,7 +206,7 @@ export class Publishes {
     const { rate = 0, burst = 0 } = this._context.peer ?? {};
     this.paused = true;
     // Go below zero by the tenth in reserve; otherwise the server stays at its limit.
-    this._budget = Math.min(this._budget, (burst - rate) * 1000);
+    this._budget = (burst - rate) * 1000;
     this._context.timers.start('pace', Math.min(MAX_PAUSE, milliseconds || PAUSE));
   }
 

@@ -50,7 +50,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   'a mark does not move with the position in an answer': {
     file: 'session/cursor.ts',
-    from: 'advance(topic, position, began, true, true);',
+    from: 'advance(topic, position, began, true);',
     to: '',
     silent: true,
   },

@@ -198,7 +198,7 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
   ),
   'a pause keeps the budget': replaced(
     'publishes.ts',
-    'this._budget = Math.min(this._budget, (burst - rate) * 1000);',
+    'this._budget = (burst - rate) * 1000;',
   ),
   'the budget grows beyond the burst': replaced(
     'publishes.ts',

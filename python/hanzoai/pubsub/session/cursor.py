@@ -245,7 +245,7 @@ class SeqCursor:
             return replay.steps, ()
         # Messages up to these positions that have not arrived are missing.
         for topic, seq in answer.positions.items():
-            self._advance(replay, topic, seq, replay.began, replayed=True, stated=True)
+            self._advance(replay, topic, seq, replay.began, stated=True)
         held = replay.held
         for n, message in enumerate(held):
             mark = self._marks.get(message.topic)
@@ -264,14 +264,14 @@ class SeqCursor:
         """One message of the history, or one held."""
         topic, seq = message.topic, message.seq
         if seq is not None:
-            if not self._advance(replay, topic, seq, message.timestamp, replayed=replayed):
+            if not self._advance(replay, topic, seq, message.timestamp):
                 return
             if replayed:
                 self._marks[topic].proven = True
         replay.steps.append(message)
 
     def _advance(
-        self, replay: Replay, topic: str, seq: int, at: int, *, replayed: bool, stated: bool = False
+        self, replay: Replay, topic: str, seq: int, at: int, *, stated: bool = False
     ) -> bool:
         """The log of a topic is at `seq`: messages up to it that have not arrived are missing.
 
@@ -280,7 +280,6 @@ class SeqCursor:
             topic: The topic.
             seq: The position.
             at: Its time.
-            replayed: It is from the answer, and not from a held message.
             stated: The server has stated it without a message.
 
         Returns:
@@ -289,7 +288,7 @@ class SeqCursor:
         last = seq if stated else seq - 1
         strict = not self._ignores_holes(replay, topic)
         mark = self._marks.get(topic)
-        if replayed and strict and last > (-1 if mark is None else mark.seq):
+        if strict and last > (-1 if mark is None else mark.seq):
             # Fill a hole of the answer with live messages: the log may no longer have them.
             self._take_held(replay, topic, last)
             mark = self._marks.get(topic)

@@ -219,7 +219,7 @@ class Publishes:
         self.paused = True
         # Start below zero by the reserved tenth: otherwise the server stays at its limit.
         peer = cast("Peer", self._context.peer)
-        self._budget = min(self._budget, (peer.burst - peer.rate) * 1000)
+        self._budget = (peer.burst - peer.rate) * 1000
         self._timers.start("pace", min(MAX_PAUSE, milliseconds or PAUSE))
 
     def flush(self) -> None:
@@ -290,7 +290,7 @@ class Publishes:
             self._flight[entry.ref] = entry
             self._flying[0] += count
             self._flying[1] += publish.size
-        if count == 1 and not publish.batch:
+        if not publish.batch:
             fields = {
                 "type": "publish",
                 "message": publish.messages[0],

@@ -99,24 +99,19 @@ class Session:
         else:
             self.subscriptions.subscribe(request)
             self._called()
-        self.end_step()
 
     def unsubscribe(self, sub: int) -> None:
         """End a subscription."""
         self.subscriptions.unsubscribe(sub)
         self.own_presence.keep_topics()
-        self.end_step()
 
     def publish(self, request: Publish) -> None:
         """Publish; the port `settle` receives the outcome."""
-        lifecycle = self.lifecycle
-        if lifecycle.draining:
+        if self.lifecycle.draining:
             self._ports.settle(request.ref, _CLOSED)
         else:
             self.publishes.publish(request)
-            if lifecycle.state != "connected":
-                self._called()
-        self.end_step()
+            self._called()
 
     def expire(self, refs: Iterable[int]) -> None:
         """The timeouts of publishes have passed. None of them is sent afterwards."""
