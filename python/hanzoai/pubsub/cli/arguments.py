@@ -24,6 +24,7 @@ _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)?", re.ASCII)
 _LONGEST: Final = 366 * 86400.0
 FILE_MAX: Final = 16 * 1024 * 1024
 """Maximum bytes of a file with data."""
+_NAME_MAX: Final = 128
 _UNIX_MS: Final = 10**11
 """Numbers from here on are Unix milliseconds (1973 and later), smaller ones seconds."""
 
@@ -136,6 +137,13 @@ def via_argument(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def short_text(text: str) -> str:
+    """An id or a type of a message: 1 to 128 characters."""
+    if not 0 < len(text) <= _NAME_MAX:
+        raise argparse.ArgumentTypeError(f"give 1 to {_NAME_MAX} characters, not {len(text):,}")
+    return text
+
+
 def duration(text: str) -> float:
     """Parse `500ms`, `60s`, `5m`, `1h` or `2d` to seconds; a plain number is seconds."""
     match = _DURATION.fullmatch(text.strip())
@@ -236,7 +244,10 @@ def read_file(path: str, name: str) -> bytes:
             content = file.read(FILE_MAX + 1)
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else "its name is not valid"
-        usage_error(f"{path} cannot be read: {why}.", remedy=f"Check {name} @FILE.")
+        usage_error(
+            f"{path} cannot be read: {why}.",
+            remedy="After @, give the path of a file that you can read.",
+        )
     if len(content) > FILE_MAX:
         usage_error(
             f"{path} has more than {FILE_MAX:,} bytes.",

@@ -14,6 +14,7 @@ from hanzoai.pubsub.cli.arguments import (
     connection_arguments,
     json_argument,
     parse_json,
+    short_text,
     usage_error,
     via_argument,
     whole_seconds,
@@ -80,8 +81,8 @@ def _parser() -> Parser:
         help="data, a file with it, or lines from standard input [default: - if standard input is "
         "not a terminal]",
     )
-    parser.add_argument("--type", help="type of the message [default: message]")
-    parser.add_argument("--id", help="message id; the server publishes an id once")
+    parser.add_argument("--type", type=short_text, help="type of the message [default: message]")
+    parser.add_argument("--id", type=short_text, help="message id; the server publishes an id once")
     parser.add_argument(
         "--ttl",
         type=whole_seconds,

@@ -13,6 +13,7 @@ from hanzoai.pubsub.cli.arguments import (
     connection_arguments,
     json_argument,
     parse_json,
+    short_text,
     usage_error,
 )
 from hanzoai.pubsub.cli.exits import Exit, exit_for
@@ -69,10 +70,15 @@ def _parser() -> Parser:
         "if standard input is not a terminal]",
     )
     parser.add_argument(
-        "--type", default="request", help="message type of the request [default: request]"
+        "--type",
+        type=short_text,
+        default="request",
+        help="message type of the request [default: request]",
     )
     parser.add_argument(
-        "--id", help="id of the request; a retry with the same id does not repeat the work"
+        "--id",
+        type=short_text,
+        help="id of the request; a retry with the same id does not repeat the work",
     )
     parser.add_argument(
         "--reply-to", metavar="TOPIC", help="topic of the reply [default: below the topic]"

@@ -15,6 +15,7 @@ from hanzoai.pubsub.cli.arguments import (
     duration,
     json_argument,
     number,
+    short_text,
     usage_error,
 )
 from hanzoai.pubsub.cli.commands import Command
@@ -64,7 +65,10 @@ def _parser() -> Parser:
         help="run this command for each request, without a shell; for pipes, write sh -c '...'",
     )
     parser.add_argument(
-        "--type", default="request", help="message type of requests [default: request]"
+        "--type",
+        type=short_text,
+        default="request",
+        help="message type of requests [default: request]",
     )
     parser.add_argument(
         "--concurrency",
