@@ -22,6 +22,7 @@ from hanzoai.pubsub.errors import (
 from hanzoai.pubsub.signed import Forged, SignedMessage, SignedTopic
 from hanzoai.pubsub.signed.carriers import WAITING_MAX
 from pubsub_server.testing import running_server
+from tests.ports import free_port
 from tests.server.protocols.peers import BOUND, until
 
 if TYPE_CHECKING:
@@ -265,6 +266,14 @@ async def test_a_rejected_or_lost_socket_reports_the_reason() -> None:
     for act in (lambda: take(topic, 1), lambda: topic.publish("closed")):
         with pytest.raises(ClosedError):
             await act()
+
+
+async def test_a_broker_that_does_not_answer_is_what_the_error_tells_to_check() -> None:
+    async with node() as server:
+        peer = f"/ip4/127.0.0.1/tcp/{free_port()}"
+        with pytest.raises(ConnectionFailed, match="HTTP status 502") as caught:
+            await SignedTopic(server.ws, id=ID, owner=OWNER, peer=peer).connect()
+    assert caught.value.remedy.startswith("Check `peer`")
 
 
 async def test_connecting_twice_opens_one_socket_or_subscription() -> None:

@@ -191,7 +191,8 @@ export class SocketCarrier implements Carrier {
         reject(
           this._socket === socket
             ? new ConnectionFailed('The signed topic cannot be opened.', {
-                remedy: "Compare owner, id and topic; see the server's rules and `signed_peers`.",
+                remedy:
+                  "Check that the server and its broker run. Then check owner, id, topic, the server's rules and `signed_peers`.",
               })
             : closed(),
         );

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import urlencode, urlsplit, urlunsplit
 
@@ -33,6 +34,8 @@ OPEN_SECONDS: Final = 10.0
 CLOSE_SECONDS: Final = 1.0
 WAITING_MAX: Final = 1_000
 """Maximum messages that wait for the program; at this limit, the socket is not read."""
+_BROKER: Final = "Check `peer`, and that its broker runs and the server can reach it."
+_REFUSED: Final = "Compare owner, id and topic; see the server's rules and `signed_peers`."
 
 
 class Carrier(Protocol):
@@ -182,7 +185,7 @@ class SocketCarrier:
             status = error.response.status_code
             raise ConnectionFailed(
                 f"The server rejects the signed topic with HTTP status {status}: {detail}",
-                remedy="Compare owner, id and topic; see the server's rules and `signed_peers`.",
+                remedy=_BROKER if status == HTTPStatus.BAD_GATEWAY else _REFUSED,
                 cause=error,
             ) from None
         except TimeoutError as error:
