@@ -99,7 +99,7 @@ export class SeqCursor implements Cursor {
     for (const [topic, _seq] of after) this.marks.set(topic, { _seq, _at: 0 });
     this._since = since;
     this._overlap = options.overlap;
-    this._remembered = Math.max(options.rememberedTopics, after.size);
+    this._remembered = options.rememberedTopics;
   }
 
   request(): Request {
@@ -124,7 +124,7 @@ export class SeqCursor implements Cursor {
     } else {
       mark._seq = seq;
       mark._at = message.timestamp;
-      if (this.marks.size === this._remembered) {
+      if (this.marks.size >= this._remembered) {
         this.marks.delete(topic);
         this.marks.set(topic, mark);
       }

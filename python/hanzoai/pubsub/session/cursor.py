@@ -162,7 +162,7 @@ class SeqCursor:
         self._requested: frozenset[str] = frozenset()  # topics with a position in the last request
         # Above this number of topics, the one idle longest is dropped, and its later messages are
         # reported as unproven.
-        self._remembered = max(options.remembered_topics, len(self._marks))
+        self._remembered = options.remembered_topics
         self._has_dropped = False
         # Topics of which the current answer has messages of more than one log.
         self._restarted: set[str] = set()
@@ -220,7 +220,7 @@ class SeqCursor:
             else:
                 mark.seq = due - 1
                 mark.at = last.timestamp
-                if len(self._marks) == self._remembered:
+                if len(self._marks) >= self._remembered:
                     self._marks[topic] = self._marks.pop(topic)
         return new, beyond
 

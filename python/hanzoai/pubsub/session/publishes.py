@@ -71,7 +71,7 @@ class Publishes:
         self._interval = options.pace_interval
         self._queue: OrderedDict[int, PublishState] = OrderedDict()  # by number, in order
         self._flight: dict[str, PublishState] = {}  # by what names it on the wire
-        self._keys: dict[str, PublishState] = {}  # unsent, by key of the policy `latest`
+        self._keys: dict[str | None, PublishState] = {}  # unsent, by key of the policy `latest`
         self._queued = [0, 0]
         self._flying = [0, 0]
         self._number = 0
@@ -127,7 +127,7 @@ class Publishes:
             return
         if event.policy == "drop_oldest":
             self._make_room(event)
-        replaced = None if event.key is None else self._keys.get(event.key)
+        replaced = self._keys.get(event.key)
         held = [*self._queued]
         if replaced is not None:
             count_in(held, replaced.publish, -1)
@@ -360,7 +360,7 @@ class Publishes:
             count_in(self._queued, publish, -1)
         elif self._flight.pop(entry.ref, None) is not None:
             count_in(self._flying, publish, -1)
-        if publish.key is not None and self._keys.get(publish.key) is entry:
+        if self._keys.get(publish.key) is entry:
             del self._keys[publish.key]
 
     def _settle(self, entry: PublishState, outcome: Outcome) -> None:
