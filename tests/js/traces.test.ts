@@ -10,6 +10,11 @@ describe('the session does exactly what the trace says', () => {
       run(loadTrace(`${name}.json`));
     });
   }
+  for (const name of names('traces', 'bounds')) {
+    test(name, () => {
+      run(loadTrace('bounds', `${name}.json`));
+    });
+  }
 });
 
 describe('the runner detects a wrong trace', () => {

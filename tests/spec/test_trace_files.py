@@ -12,6 +12,7 @@ from referencing import Registry, Resource
 from hanzoai.pubsub.generated import lifecycle
 from tests.spec.files import SCHEMA, SPEC
 from tests.traces import events
+from tests.traces.runner import read
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,11 +27,6 @@ TRACES = sorted(
 )
 
 
-def read(path: Path) -> dict[str, Any]:
-    trace: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return trace
-
-
 def trace(event: dict[str, Any], *effects: dict[str, Any]) -> dict[str, Any]:
     steps = [{"in": event, "out": list(effects)}]
     return {"description": "For this test only.", "requirement": ["H-001"], "steps": steps}
@@ -42,7 +38,7 @@ def test_the_schema_of_traces_is_valid() -> None:
 
 @pytest.mark.parametrize("path", TRACES, ids=lambda path: path.stem)
 def test_a_trace_has_the_form_of_the_schema(path: Path) -> None:
-    JUDGE.validate(read(path))
+    JUDGE.validate(read(path, most=2))
 
 
 def test_a_trace_starts_from_one_that_exists() -> None:

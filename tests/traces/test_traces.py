@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.session.events import SessionEvent
 
 VALID = sorted(TRACES.glob("*.json"))
+BOUNDS = sorted((TRACES / "bounds").glob("*.json"))
 INVALID = sorted((TRACES / "invalid").glob("*.json"))
 
 
@@ -24,7 +25,7 @@ def _name(path: Path) -> str:
     return path.stem
 
 
-@pytest.mark.parametrize("path", VALID, ids=_name)
+@pytest.mark.parametrize("path", [*VALID, *BOUNDS], ids=_name)
 def test_the_session_does_exactly_what_the_trace_says(path: Path) -> None:
     run(load(path))
 

@@ -196,10 +196,7 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
     'Math.min(MAX_PAUSE, milliseconds || PAUSE)',
     'milliseconds || PAUSE',
   ),
-  'a pause keeps the budget': replaced(
-    'publishes.ts',
-    'this._budget = (burst - rate) * 1000;',
-  ),
+  'a pause keeps the budget': replaced('publishes.ts', 'this._budget = (burst - rate) * 1000;'),
   'the budget grows beyond the burst': replaced(
     'publishes.ts',
     'Math.min(burst * 1000, this._budget + rate * paceInterval)',

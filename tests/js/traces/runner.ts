@@ -28,7 +28,7 @@ export interface Trace {
 
 /** Load a trace; its steps and random numbers follow those of the trace that it starts from. */
 export function loadTrace(...path: string[]): Trace {
-  const trace = load<Trace>('traces', ...path);
+  const trace = expanded(load('traces', ...path)) as Trace;
   if (!trace.start) return trace;
   const start = loadTrace(`${trace.start}.json`);
   return {
@@ -36,6 +36,25 @@ export function loadTrace(...path: string[]): Trace {
     options: { ...start.options, ...trace.options },
     steps: [...start.steps, ...trace.steps],
   };
+}
+
+/**
+ * The value with each `{"times": n, "each": item}` of its lists as n items, in which `#` is the
+ * number of the item, from 1.
+ */
+function expanded(value: unknown): unknown {
+  if (typeof value !== 'object' || !value) return value;
+  if (!Array.isArray(value)) {
+    return Object.fromEntries(Object.entries(value).map(([key, one]) => [key, expanded(one)]));
+  }
+  return value.flatMap((one: unknown) => {
+    const { times, each } = Object(one) as { readonly times?: number; readonly each?: unknown };
+    if (times === undefined || each === undefined) return [expanded(one)];
+    const text = JSON.stringify(each);
+    return Array.from({ length: times }, (_, n) =>
+      JSON.parse(text.replaceAll('"#"', `${n + 1}`).replaceAll('#', `${n + 1}`)),
+    );
+  });
 }
 
 /**
