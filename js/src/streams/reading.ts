@@ -188,9 +188,9 @@ export class Reading {
     return effects;
   }
 
-  /** Whether it is from the sender of the stream, as far as both are known. */
+  /** Whether it is from the sender of the stream, if that is known. */
   private _counts({ sender }: Incoming): boolean {
-    return !sender || !this._sender || sender === this._sender;
+    return !this._sender || sender === this._sender;
   }
 
   private _setDue(): void {

@@ -244,9 +244,8 @@ class Reading:
         return effects
 
     def _counts(self, message: Incoming) -> bool:
-        """Whether it is from the sender of the stream, as far as both are known."""
-        sender = message["sender"]
-        return not sender or not self._sender or sender == self._sender
+        """Whether it is from the sender of the stream, if that is known."""
+        return not self._sender or message["sender"] == self._sender
 
     def _set_due(self) -> None:
         times = [
