@@ -276,8 +276,8 @@ export class Reading {
       this._drain(effects);
       return;
     }
-    if (this._since === undefined && !this.stale) {
-      this._since = at;
+    if (!this.stale && (this._since === undefined || !held.has(index - 1))) {
+      this._since ??= at;
       if (this.based) this._heal(effects);
     }
     if (held.size > HELD) {

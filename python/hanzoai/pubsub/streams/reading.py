@@ -328,8 +328,8 @@ class Reading:
         if index <= self.next:
             self._drain(effects)
             return
-        if self._since is None and not self.stale:
-            self._since = at
+        if not self.stale and (self._since is None or index - 1 not in self._held):
+            self._since = at if self._since is None else self._since
             if self.based:
                 self._heal(effects)
         if len(self._held) > HELD:
