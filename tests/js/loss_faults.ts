@@ -81,8 +81,8 @@ export const FAULTS: readonly LossFault[] = [
     file: 'traces.test.ts',
     tests: ['the-latest-of-a-key'],
     source: 'js/src/session/publishes.ts',
-    text: 'return same?._number;',
-    becomes: 'return undefined;',
+    text: 'const number = replaced?._number ?? this._number;',
+    becomes: 'const number = this._number;',
   },
   {
     breaks: 'A client on an event stream keeps the id of its session, whichever id the stream has.',
