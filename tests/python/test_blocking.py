@@ -24,9 +24,11 @@ from hanzoai.pubsub import (
     ClosedError,
     InvalidTopic,
     Message,
+    MessagesMissed,
     OperationTimeout,
     Published,
     PubSub,
+    ReceiveQueue,
     StateChange,
     TokenContext,
     UsageError,
@@ -479,6 +481,23 @@ def test_iterations_end_when_another_thread_closes_the_client_and_lose_no_messag
     assert ended.get(timeout=BOUND) == "idle"
     with pytest.raises(ClosedError):
         sub.next()
+
+
+def test_events_continue_after_a_gap_that_the_iteration_raises(ps: PubSub) -> None:
+    small = ReceiveQueue(messages=10)
+    with (
+        ps.subscribe("demo.1", queue=small, on_gap="raise") as sub,
+        ps.subscribe("demo.1") as later,
+    ):
+        events = sub.events()
+        ps.publish_many([("demo.1", {"type": "n", "data": n}) for n in range(20)])
+        for _ in range(20):
+            later.next(timeout=BOUND)
+        with pytest.raises(MessagesMissed):
+            next(events)
+        event = next(events)
+    assert isinstance(event, Message)
+    assert event.data == 10
 
 
 def test_a_dropped_client_warns_and_ends_its_connection_and_thread(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic, Protocol, cast
 
 from hanzoai.pubsub.model import Data
-from hanzoai.pubsub.runtime.blocking_parts import ReadEvents
+from hanzoai.pubsub.runtime.blocking_parts import parsed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -178,7 +178,7 @@ class BlockingTopicHandle(Generic[Data]):
         )
         if self._model is None:
             return messages
-        return cast("Iterator[Message[Data]]", ReadEvents(messages, self._model))
+        return cast("Iterator[Message[Data]]", parsed(messages, self._model))
 
     def presence(self, *, timeout: Duration | None = None) -> list[PresenceMember]:
         """The members of this topic."""

@@ -46,7 +46,7 @@ _END: Final = object()
 def iterate(
     source: AsyncIterator[T], call: Callable[..., Any], *, ends_with_client: bool = False
 ) -> Iterator[T]:
-    """Iterate over an async iterator.
+    """Iterate over an async iterator; an error does not end the iteration.
 
     Args:
         source: The async iterator.
@@ -54,16 +54,16 @@ def iterate(
         ends_with_client: Whether the iteration ends when the client is closed, after the items that
             have already arrived; otherwise, it raises ``ClosedError``.
     """
-    while True:
+
+    def following() -> Any:
         try:
-            item = call(lambda: anext(source, _END))
+            return call(lambda: anext(source, _END))
         except ClosedError:
             if not ends_with_client:
                 raise
-            item = _without_loop(source)
-        if item is _END:
-            return
-        yield item
+            return _without_loop(source)
+
+    return iter(following, _END)
 
 
 def _without_loop(source: AsyncIterator[Any]) -> Any:
@@ -77,6 +77,21 @@ def _without_loop(source: AsyncIterator[Any]) -> Any:
         return _END
     following.close()
     return _END
+
+
+def parsed(events: Iterator[Event], model: PayloadModel[T]) -> Iterator[Event[T]]:
+    """Parse the messages among events with a model; an error does not end the iteration."""
+
+    def following() -> Event[T]:
+        while True:
+            event = next(events)
+            if not isinstance(event, Message):
+                return event
+            read = model.read(event)
+            if read is not None:
+                return read
+
+    return iter(following, _END)
 
 
 class BlockingSubscription(Generic[Data]):
@@ -170,7 +185,7 @@ class BlockingSubscription(Generic[Data]):
         events: Iterator[Event] = iterate(
             self._subscription.events(), self._call, ends_with_client=True
         )
-        return events if self._model is None else ReadEvents(events, self._model)
+        return events if self._model is None else parsed(events, self._model)
 
     def unsubscribe(self) -> None:
         """End the subscription, and drop the waiting messages."""
@@ -252,26 +267,6 @@ class BlockingSubscription(Generic[Data]):
                 break
             self._waiting.append(message)
         return True
-
-
-class ReadEvents(Generic[Data]):
-    """An iterator of events whose messages are parsed with a model; an error does not end it."""
-
-    def __init__(self, events: Iterator[Event], model: PayloadModel[Data]) -> None:
-        self._events = events
-        self._model = model
-
-    def __iter__(self) -> Self:
-        return self
-
-    def __next__(self) -> Event[Data]:
-        while True:
-            event = next(self._events)
-            if not isinstance(event, Message):
-                return event
-            read = self._model.read(event)
-            if read is not None:
-                return read
 
 
 class BlockingBatch:
