@@ -23,7 +23,6 @@ from hanzoai.pubsub.runtime.portal import Portal
 
 if TYPE_CHECKING:
     from collections.abc import (
-        AsyncIterator,
         Awaitable,
         Callable,
         Coroutine,
@@ -38,11 +37,8 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.clock import Clock
     from hanzoai.pubsub.errors import PubSubError
     from hanzoai.pubsub.request_reply.blocking import BlockingResponder
-    from hanzoai.pubsub.request_reply.responder import Responder
     from hanzoai.pubsub.runtime.blocking_parts import BlockingBatch, BlockingSubscription
     from hanzoai.pubsub.runtime.handlers import GapHandler, Handler, StateLoader
-    from hanzoai.pubsub.runtime.publishing import Batch
-    from hanzoai.pubsub.runtime.subscription import Subscription
     from hanzoai.pubsub.settings.options import ReceiveQueue, SendQueue, Settings, TransportChoice
     from hanzoai.pubsub.tracing import Tracing
     from hanzoai.pubsub.values import (
@@ -204,13 +200,9 @@ class PubSub:
 
     def states(self) -> Iterator[StateChange]:
         """Iterate over the changes of state from this call on, until the client has ended."""
-
-        async def states() -> AsyncIterator[StateChange]:
-            return self._client.states()
-
         from hanzoai.pubsub.runtime.blocking_parts import iterate
 
-        return iterate(self._call(states), self._call_made, ends_with_client=True)
+        return iterate(self._make(self._client.states), self._call_made, ends_with_client=True)
 
     def subscribe(
         self,
@@ -236,9 +228,10 @@ class PubSub:
             InvalidOption: Another argument is not valid.
             ClosedError: The client is closed.
         """
+        from hanzoai.pubsub.runtime.blocking_parts import BlockingSubscription
 
-        async def subscribe() -> Subscription:
-            return self._client.subscribe(
+        subscription = self._make(
+            lambda: self._client.subscribe(
                 topics,
                 types=types,
                 since=since,
@@ -251,10 +244,8 @@ class PubSub:
                 state_loader=self._threaded(state_loader),
                 queue=queue,
             )
-
-        from hanzoai.pubsub.runtime.blocking_parts import BlockingSubscription
-
-        return BlockingSubscription(self._call(subscribe), self._call_made)
+        )
+        return BlockingSubscription(subscription, self._call_made)
 
     def publish(
         self,
@@ -308,13 +299,10 @@ class PubSub:
 
     def batch(self, *, timeout: Duration | None = None, via: Via = "auto") -> BlockingBatch:
         """Collect publishes and send them together: ``with ps.batch() as b: b.publish(...)``."""
-
-        async def batch() -> Batch:
-            return self._client.batch(timeout=timeout, via=via)
-
         from hanzoai.pubsub.runtime.blocking_parts import BlockingBatch
 
-        return BlockingBatch(self._call(batch), self._call)
+        batch = self._make(lambda: self._client.batch(timeout=timeout, via=via))
+        return BlockingBatch(batch, self._call)
 
     def request(
         self,
@@ -354,19 +342,15 @@ class PubSub:
 
         ``allow`` runs in the thread of the client: it must not block.
         """
-
-        async def respond() -> Responder:
-            return self._client.respond(
-                topics,
-                self._threaded(handler),
-                type=type,
-                concurrency=concurrency,
-                allow=allow,
-            )
-
         from hanzoai.pubsub.request_reply.blocking import BlockingResponder
 
-        return BlockingResponder(self._call(respond), self._call)
+        run = self._threaded(handler)
+        responder = self._make(
+            lambda: self._client.respond(
+                topics, run, type=type, concurrency=concurrency, allow=allow
+            )
+        )
+        return BlockingResponder(responder, self._call)
 
     def history(
         self,
@@ -387,11 +371,14 @@ class PubSub:
             ConnectionFailed: The HTTP API could not be reached.
             OperationTimeout: The server did not answer in time.
         """
-        return self._iterate(
+        from hanzoai.pubsub.runtime.blocking_parts import iterate
+
+        messages = self._make(
             lambda: self._client.history(
                 topic, since=since, before=before, after=after, limit=limit, timeout=timeout
             )
         )
+        return iterate(messages, self._call)
 
     def presence(self, topic: str, *, timeout: Duration | None = None) -> list[PresenceMember]:
         """Return the members of a topic."""
@@ -506,13 +493,19 @@ class PubSub:
         self._lock = threading.Lock()
 
     def _report(self, error: Exception, topic: str | None) -> None:
-        async def report() -> None:
-            self._client._report(error, topic)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
-
-        self._call(report)
+        report = self._client._report  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+        self._make(lambda: report(error, topic))
 
     def _call(self, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
         return self._portal().call(make)
+
+    def _make(self, function: Callable[[], T]) -> T:
+        """Call a function in the event loop of the client."""
+
+        async def run() -> T:
+            return function()
+
+        return self._call(run)
 
     def _call_made(self, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Like ``_call``, but a client that is being closed still accepts it."""
@@ -532,14 +525,6 @@ class PubSub:
             return None if portal is None else await portal.run_handler(function, arguments)
 
         return run
-
-    def _iterate(self, make: Callable[[], AsyncIterator[T]]) -> Iterator[T]:
-        async def begin() -> AsyncIterator[T]:
-            return make()
-
-        from hanzoai.pubsub.runtime.blocking_parts import iterate
-
-        return iterate(self._call(begin), self._call)
 
 
 def inside(
