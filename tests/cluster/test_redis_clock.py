@@ -12,9 +12,9 @@ class Steady:
         self.ms = 0
         self.clock = RedisClock(wall=lambda: 777, steady=lambda: self.ms / 1000)
 
-    def read(self, time: int, sent: int, received: int) -> None:
+    def read(self, time: int, sent: int, received: int) -> int:
         self.ms = received
-        self.clock.read(time, sent)
+        return self.clock.read(time, sent)
 
     def now(self, at: int) -> int:
         self.ms = at
@@ -44,6 +44,14 @@ def test_a_clock_of_redis_that_was_set_is_followed() -> None:
     steady.read(5_001, sent=1_000, received=1_002)
     steady.read(905_001, sent=6_000, received=6_002)
     assert steady.now(10_000) == 909_000
+
+
+def test_a_clock_of_redis_that_was_set_back_is_noticed() -> None:
+    steady = Steady()
+    assert steady.read(5_001, sent=1_000, received=1_002) == 0
+    assert steady.read(7_000, sent=2_000, received=6_000) == 0
+    assert steady.read(5_001, sent=6_000, received=6_001) == 4_996
+    assert steady.read(9_001, sent=7_000, received=7_001) == 0
 
 
 def test_a_later_answer_brings_the_bounds_of_an_earlier_time_closer_together() -> None:

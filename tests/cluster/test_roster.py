@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from pubsub_server.backplanes.redis import member_lanes, roster, wire
+from pubsub_server.backplanes.redis import link, member_lanes, roster, wire
 from pubsub_server.backplanes.redis.link import Link
 from pubsub_server.backplanes.redis.redis_clock import RedisClock
 from pubsub_server.backplanes.redis.roster import RedisRoster
@@ -24,6 +24,7 @@ from tests.cluster.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
+    from pathlib import Path
 
     from pubsub_server.shared.roster import Change, MemberChange
     from tests.cluster.front import Front
@@ -351,6 +352,63 @@ async def test_a_late_join_does_not_take_a_client_from_its_newer_connection(
         await b.enter("cl_3", "of b")
         await until(lambda: b.reported[-1], ("join", "cl_3"))
         assert b.reported == [("join", "cl_1"), ("join", "cl_2"), ("join", "cl_3")]
+
+
+@pytest.fixture
+def ahead(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[int], Coroutine[Any, Any, None]]:
+    """Sets the clock that the scripts read: so many seconds ahead of the real one."""
+    text = link._text
+
+    def shifted(path: Path) -> str:
+        return text(path).replace(
+            "tonumber(clock[1])", "(tonumber(clock[1]) + (redis.call('GET', 'ahead') or 0))"
+        )
+
+    async def set_clock(seconds: int) -> None:
+        async with store.client() as redis:
+            await redis.set("ahead", seconds)
+
+    monkeypatch.setattr(link, "_text", shifted)
+    return set_clock
+
+
+async def test_a_newer_connection_takes_a_member_also_after_the_clock_was_set_back(
+    store: Store, ahead: Callable[[int], Coroutine[Any, Any, None]]
+) -> None:
+    await ahead(3_600)
+    async with two(store) as (a, b):
+        names = {a.name, b.name}
+        began = a.roster.steady()
+
+        def everybody() -> list[tuple[str, str, bytes]]:
+            earliest, latest = a.roster.store_time(began)
+            return [(TOPIC, "cl_1", dated(earliest, "first", latest - earliest))]
+
+        a.everybody = everybody  # type: ignore[method-assign]
+        await until(lambda: a.roster.store_time(began)[0] > 0)
+        await a.roster.join(*everybody()[0])
+        await ahead(0)
+        await until(lambda: names.isdisjoint({a.name, b.name}) and not a.roster.waiting)
+        earliest, latest = b.roster.store_time(b.roster.steady())
+        await b.roster.join(TOPIC, "cl_1", dated(earliest, "newer", latest - earliest))
+        assert ("overruled", "cl_1") not in b.own
+        assert (await b.members())["cl_1"][0]
+
+
+async def test_a_node_that_died_before_the_clock_was_set_back_is_removed(
+    store: Store, ahead: Callable[[int], Coroutine[Any, Any, None]]
+) -> None:
+    await ahead(3_600)
+    async with two(store) as (a, b):
+        doomed = b.name
+        await b.enter("cl_1", "of the node that dies")
+        await b.backplane._lease._tasks.stop()
+        await ahead(0)
+        await until(lambda: ("leave", "cl_1") in a.own)
+        async with store.client() as redis:
+            assert await redis.zscore(a.backplane._layout.nodes, doomed) is None
 
 
 async def test_of_two_connections_within_the_accuracy_of_the_clocks_the_last_join_counts(

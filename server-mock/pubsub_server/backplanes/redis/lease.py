@@ -36,6 +36,8 @@ REVOKED_MS: Final = 86_400_000
 """Milliseconds for which a revoked id is remembered, and the number of the last call of a node, so
 that late writes are rejected.
 """
+SET_BACK_MS: Final = 1_000
+"""Milliseconds by which the clock of Redis may go back without consequences."""
 REMOVED: Final = "another node has removed this node, because no heartbeat of it arrived"
 
 _T = TypeVar("_T")
@@ -172,7 +174,11 @@ class Lease:
             (self._layout.nodes, self._layout.revoked), [self.node, timeout, first]
         )
         outcome, now, *silent = (each.decode() for each in answer)
-        self.clock.read(int(now), sent)
+        back = self.clock.read(int(now), sent)
+        if back > SET_BACK_MS:
+            # Members are written again, with the new time. At their former time, every connection
+            # at another node would count as older, until the clock has reached that time again.
+            self.lose(f"the clock of Redis was set back by {back / 1000:.0f} s")
         if outcome != "ok":
             self._why = {
                 "late": f"no heartbeat of this node has reached Redis for {self._timeout:g} s",

@@ -42,21 +42,27 @@ class RedisClock:
         """The ms of the steady clock."""
         return int(self._steady() * 1000)
 
-    def read(self, time: int, sent: int) -> None:
+    def read(self, time: int, sent: int) -> int:
         """Redis has just answered with its time.
 
         Args:
             time: Unix ms.
             sent: `steady` before the call.
+
+        Returns:
+            Milliseconds by which the clock of Redis was set back, at least: also if another server
+            answers, whose clock is behind.
         """
-        low, high = time - self.steady(), time - sent
+        low, high, back = time - self.steady(), time - sent, 0
         if self._bounds is not None:
             narrow_low = max(low, self._bounds[0] - DRIFT_MS)
             narrow_high = min(high, self._bounds[1] + DRIFT_MS)
             # Otherwise, the clock of Redis was set, or another server answers.
             if narrow_low <= narrow_high:
                 low, high = narrow_low, narrow_high
+            back = max(0, narrow_low - high)
         self._bounds = low, high
+        return back
 
     def now(self) -> int:
         """Unix ms of Redis."""

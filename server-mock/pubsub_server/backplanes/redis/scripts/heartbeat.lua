@@ -16,6 +16,10 @@ if ARGV[3] ~= 'new' then
   if tonumber(last) < now - timeout then return { 'late', whole(now) } end
 end
 redis.call('ZADD', nodes, whole(now), node)
+-- The clock was set back. A node that lives sends its next heartbeat in time.
+for _, later in ipairs(redis.call('ZRANGE', nodes, whole(now + timeout), '+inf', 'BYSCORE')) do
+  redis.call('ZADD', nodes, whole(now), later)
+end
 local answers = { 'ok', whole(now) }
 for _, silent in ipairs(redis.call('ZRANGE', nodes, '-inf', whole(now - timeout - 1), 'BYSCORE')) do
   answers[#answers + 1] = silent
