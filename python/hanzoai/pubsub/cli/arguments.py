@@ -148,7 +148,7 @@ def duration(text: str) -> float:
     """Parse `500ms`, `60s`, `5m`, `1h` or `2d` to seconds; a plain number is seconds."""
     match = _DURATION.fullmatch(text.strip())
     if match is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a duration; write 500ms, 60s, 5m or 1h")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a duration; write 60s, 5m or 1h")
     seconds = float(match[1]) * _UNITS[match[2] or "s"]
     if not 0 < seconds <= _LONGEST:
         raise argparse.ArgumentTypeError(f"{text!r} must be more than 0 and at most 366d")
@@ -161,7 +161,9 @@ def whole_seconds(text: str) -> int:
         return 0
     seconds = duration(text)
     if not seconds.is_integer():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of seconds")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a whole number of seconds; write 1s, 5m or 1h"
+        )
     return int(seconds)
 
 
