@@ -165,7 +165,7 @@ async def test_publish_rejects_an_empty_type(
 ) -> None:
     outcome = await run("publish", "demo.a", "--data", "1", "--type", "")
     assert outcome.code == Exit.USAGE
-    assert outcome.note("error")["field"] == "type"
+    assert outcome.note("error")["message"] == "argument --type: give 1 to 128 characters, not 0"
 
 
 async def test_publish_reads_its_data_from_a_file(
