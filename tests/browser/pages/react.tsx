@@ -3,6 +3,7 @@
 import { AuthRefused, type PubSubOptions } from '@hanzoai/pubsub';
 import { createHooks } from '@hanzoai/pubsub/react';
 import { StrictMode, useState } from 'react';
+import { flushSync } from 'react-dom';
 import { createRoot } from 'react-dom/client';
 
 const { PubSubProvider, useTopic, usePresence, useConnection } = createHooks<{
@@ -15,7 +16,7 @@ export interface Seen {
   readonly sent: { readonly type: string; readonly topics?: readonly string[] }[];
   readonly problems: string[];
   renderings: number;
-  /** Show a room; another `build` mounts everything again. */
+  /** Show a room before it returns; another `build` mounts everything again. */
   show(room: string | null, build: number): void;
   /** Unmount everything. */
   hide(): void;
@@ -26,7 +27,7 @@ const seen: Seen = {
   sent: [],
   problems: [],
   renderings: 0,
-  show: (room, build) => root.render(<App key={build} room={room} />),
+  show: (room, build) => flushSync(() => root.render(<App key={build} room={room} />)),
   hide: () => root.render(null),
 };
 Object.assign(globalThis, { seen });
