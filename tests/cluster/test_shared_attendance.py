@@ -356,6 +356,25 @@ async def test_a_client_that_is_joining_this_node_is_not_disconnected_before_it_
         assert await ann.closed() == 4409
 
 
+async def test_a_connection_whose_client_moved_ends_also_if_the_store_first_fails(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_attendance, "AGAIN_AFTER", 0.01)
+    async with one(store) as (_, reading, _, ann):
+        await ann.subscribe(TOPIC, presence=False)
+        attendance = reading.attendance
+        failures = [ServiceError("unavailable", "away")] * 2
+
+        async def elsewhere(topic: str, client_id: str) -> bool:
+            if failures:
+                raise failures.pop()
+            return True
+
+        attendance._roster.elsewhere = elsewhere
+        attendance.received(MemberChange("move", TOPIC, ann.client_id, "", 0, b"another"))
+        assert await ann.closed() == 4409
+
+
 async def test_many_changes_of_one_client_wait_for_room(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

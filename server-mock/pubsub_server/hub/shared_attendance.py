@@ -47,6 +47,7 @@ FEW: Final = 10
 SHOWN_MAX: Final = 100_000
 """Maximum remembered topics of patterns whose members were shown."""
 AGAIN_AFTER: Final = 1.0
+"""Seconds after which a read that the store could not answer is repeated."""
 
 
 class _Arrival:
@@ -188,7 +189,8 @@ class SharedAttendance(Attendance):
             try:
                 elsewhere = await self._roster.elsewhere(topic, client_id)
             except ServiceError:
-                return
+                await asyncio.sleep(AGAIN_AFTER)
+                continue
             if (client_id, topic) not in self._joining:
                 break
         if elsewhere:
