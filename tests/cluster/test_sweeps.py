@@ -28,6 +28,7 @@ class Store:
 
     Attributes:
         asked: The shards that were searched, in order.
+        silent: Shards that do not answer.
         unbroken: Time since which every shard has lost nothing.
         lost: Number of times that the lease was notified of a loss.
     """
@@ -36,11 +37,14 @@ class Store:
 
     def __init__(self) -> None:
         self.asked: list[int] = []
+        self.silent: set[int] = set()
         self.unbroken = 1
         self.lost = 0
 
     async def sweep(self, shard: int, since: int, silence: int) -> Sweep:
         self.asked.append(shard)
+        if shard in self.silent:
+            await asyncio.Event().wait()
         return Sweep(10, self.unbroken, ())
 
     async def heads(self, known: Mapping[str, int], silence: int) -> dict[str, int]:
@@ -90,10 +94,11 @@ async def test_shards_that_are_restored_one_after_the_other_report_their_losses_
     ]
 
 
-async def test_a_sweep_that_finds_a_loss_searches_all_shards_at_once(
+async def test_a_sweep_that_finds_a_loss_reports_it_when_the_other_shards_have_answered(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(deliveries, "SWEEP_EVERY", 0.0)
+    monkeypatch.setattr(deliveries, "SWEEP_EVERY", 3_600.0)
+    monkeypatch.setattr(deliveries, "TELL_LOSSES_WITHIN", 3_600.0)
     store = Store()
     async with searching(store) as catching_up:
         await catching_up.restored(range(SHARDS))
@@ -101,7 +106,23 @@ async def test_a_sweep_that_finds_a_loss_searches_all_shards_at_once(
         store.unbroken = 2
         catching_up.sweep()
         await until(lambda: store.lost, 1)
-        assert store.asked == [0, *range(SHARDS)]
+        assert store.asked == [*range(SHARDS)]
     assert [record.getMessage() for record in caplog.records] == [
         "Redis may have lost its last acknowledged writes in 4 of 4 shards"
+    ]
+
+
+async def test_a_shard_that_does_not_answer_does_not_prevent_the_report_of_a_loss_in_others(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(deliveries, "TELL_LOSSES_WITHIN", 0.01)
+    store = Store()
+    async with searching(store) as catching_up:
+        await catching_up.restored(range(SHARDS))
+        store.unbroken = 2
+        store.silent.add(3)
+        await catching_up.restored([0])
+        await until(lambda: store.lost, 1)
+    assert [record.getMessage() for record in caplog.records] == [
+        "Redis may have lost its last acknowledged writes in 3 of 4 shards"
     ]

@@ -37,8 +37,8 @@ READ_AGAIN_AT_MOST: Final = 1.0
 SWEEP_EVERY: Final = 5.0
 """Seconds."""
 SWEEP_MARGIN_MS: Final = 2_000
-TELL_LOSSES_AFTER: Final = 0.5
-"""Seconds within which all shards of a server show that they may have lost data."""
+TELL_LOSSES_WITHIN: Final = 0.5
+"""Maximum seconds that the report of a loss waits for the search in other shards."""
 LOG_EVERY: Final = 10.0
 """Seconds between two log lines about payloads that cannot be read: others may send them, too."""
 _UNREAD: Final = "cannot read missed messages from Redis"
@@ -255,7 +255,6 @@ class CatchingUp:
         self._unbroken: dict[int, int] = {}
         # Shards that may have lost data, not reported yet.
         self._doubted: set[int] = set()
-        self._telling = False
         # Shards of which messages may be missing.
         self._incomplete: set[int] = set()
         # Per shard: the number of connections to its channels, and this number at the last complete
@@ -346,10 +345,6 @@ class CatchingUp:
         for shard in shards:
             searches.append(self._tasks.spawn(self._catch_up_shard(shard)))
             await asyncio.sleep(SWEEP_EVERY / len(shards))
-            if self._doubted:
-                # The other shards of this server have probably lost data, too.
-                await self._catch_up(shards)
-                return
         self._report(await asyncio.gather(*searches))
 
     async def _catch_up(self, shards: Iterable[int]) -> bool:
@@ -366,9 +361,6 @@ class CatchingUp:
         errors = [error for error in found if error is not None]
         if texts := {cause(error) for error in errors if isinstance(error, LINK_ERRORS)}:
             self._failures.warn(f"{_UNREAD}: {', '.join(sorted(texts))}")
-        if self._doubted and not self._telling:
-            self._telling = True
-            self._tasks.spawn(self._tell_losses())
         for error in errors:
             if not isinstance(error, LINK_ERRORS):
                 raise error
@@ -378,13 +370,15 @@ class CatchingUp:
 
     async def _tell_losses(self) -> None:
         """Report the shards that may have lost data, once for all shards of a server."""
-        await asyncio.sleep(TELL_LOSSES_AFTER)
+        others = self._unbroken.keys() - self._doubted
+        searches = [self._tasks.spawn(self._catch_up_shard(shard)) for shard in others]
+        if searches:
+            await asyncio.wait(searches, timeout=TELL_LOSSES_WITHIN)
         logger.warning(
             "Redis may have lost its last acknowledged writes in %d of %d shards",
             *(len(self._doubted), len(self._layout.bases)),
         )
         self._doubted.clear()
-        self._telling = False
         # Members and counts may also be missing.
         self._lease.lose("Redis may have lost members and counts of this node")
 
@@ -424,6 +418,8 @@ class CatchingUp:
                 return error
             raise
         if before != sweep.unbroken:
+            if not self._doubted:
+                self._tasks.spawn(self._tell_losses())
             self._doubted.add(shard)
         self._caught_up[shard], self._unbroken[shard] = sweep.now, sweep.unbroken
         return None
