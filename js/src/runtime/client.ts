@@ -4,7 +4,7 @@ import type { Clock } from '../clock.js';
 import type { PubSubError } from '../errors.js';
 import type { Publication } from '../generated/wire.js';
 import type { Peer } from '../session/peer.js';
-import type { Acked, Outcome, TransportName } from '../session/ports.js';
+import type { Acked, TransportName } from '../session/ports.js';
 import type { OperatedSession } from '../session/session.js';
 import type { ClientOptions } from '../settings/options.js';
 import type { Transport } from '../transports/transport.js';
@@ -50,12 +50,6 @@ export interface HttpPublishes {
 export interface Place {
   readonly since?: number | undefined;
   readonly after?: Readonly<Record<string, number>> | undefined;
-}
-
-/** Passes numbered calls to the session, and waits for their outcome. */
-export interface Settling {
-  number(): number;
-  settled(ref: number, call: (session: OperatedSession) => void): Promise<Outcome>;
 }
 
 /** State and operations of a client, for the parts that load later. */

@@ -89,13 +89,15 @@ export class Publisher implements OutcomePort {
   async updatePresence(topic: string | undefined, data: JsonObject, options: Timed): Promise<void> {
     const { _client: client } = this;
     await this.addPresence(options);
-    const ref = this.number();
-    const settled = this.settled(ref, ({ operations }) =>
-      operations.updatePresence(topic, data, ref),
-    );
-    const outcome = await within(settled, options, client.clock);
+    const outcome = await within(this.setPresence(topic, data), options, client.clock);
     if (outcome?.kind === 'rejected') throw rejected(outcome, topic);
     if (!outcome) throw unansweredUpdate(client, options, topic);
+  }
+
+  /** Set how this client appears, now or with the next connection; the session has presence. */
+  setPresence(topic: string | undefined, data: JsonObject): Promise<Outcome> {
+    const ref = this.number();
+    return this._settled(ref, ({ operations }) => operations.updatePresence(topic, data, ref));
   }
 
   /** Add presence to the session, once, before the first call that needs it. */
@@ -111,24 +113,6 @@ export class Publisher implements OutcomePort {
   }
 
   // ---------------------------------------------------------------- from the driver
-
-  /**
-   * Call into the session; the promise receives the settled outcome. It rejects if the client has
-   * ended.
-   */
-  settled(
-    ref: number,
-    call: (session: OperatedSession) => void,
-    end: number = Infinity,
-  ): Promise<Outcome> {
-    const { _client: client } = this;
-    return new Promise((settle) => {
-      // The client may have ended while a part of it was loading.
-      if (client.over.aborted) client.checkOpen();
-      this._awaiting._add({ ref, settle, end });
-      client.perform(call);
-    });
-  }
 
   /** The outcome of a publish or an update of presence. */
   settle(ref: number, outcome: Outcome): void {
@@ -156,6 +140,24 @@ export class Publisher implements OutcomePort {
   }
 
   // ---------------------------------------------------------------- inside
+
+  /**
+   * Call into the session; the promise receives the settled outcome. It rejects if the client has
+   * ended.
+   */
+  private _settled(
+    ref: number,
+    call: (session: OperatedSession) => void,
+    end = Infinity,
+  ): Promise<Outcome> {
+    const { _client: client } = this;
+    return new Promise((settle) => {
+      // The client may have ended while a part of it was loading.
+      if (client.over.aborted) client.checkOpen();
+      this._awaiting._add({ ref, settle, end });
+      client.perform(call);
+    });
+  }
 
   /**
    * Publish over the connection or HTTP; given up at the end, or when the signal is aborted.
@@ -194,7 +196,11 @@ export class Publisher implements OutcomePort {
     if (end < this._deadline) this._expireAt(end);
     // Those that are cancelled take no place any more.
     if (this._cancelled.length) this._expire();
-    const settled = this.settled(publish.ref, ({ operations }) => operations.publish(publish), end);
+    const settled = this._settled(
+      publish.ref,
+      ({ operations }) => operations.publish(publish),
+      end,
+    );
     if (!signal) return settled;
     const ignore = onAbort(signal, () => this._cancel(publish));
     return settled.then((outcome) => {

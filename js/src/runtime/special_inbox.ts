@@ -1,11 +1,12 @@
 /** Subscriptions with `types` or own presence: loaded with the first of them. */
 
 import { DEVELOPMENT } from '../build.js';
+import type { Outcome } from '../session/ports.js';
 import { checkFlag, invalid, kind, PATTERNS_MAX } from '../settings/checks.js';
 import { isWildcard } from '../topics.js';
 import type { JsonObject, Message } from '../values.js';
 import { isObject, isSome, isText } from '../wire/guard.js';
-import type { Client, Settling } from './client.js';
+import type { Client } from './client.js';
 import type { Filter, Inbox } from './inbox.js';
 import { checkPresence } from './refusals.js';
 import { rejected } from './rejected.js';
@@ -14,31 +15,36 @@ import { rejected } from './rejected.js';
 const SKIPPED = 100_000;
 
 /**
- * Check `types` and `presence` of a subscription, and let its inbox keep the types.
+ * Check `types` and `presence` of a subscription, and let its inbox keep the types. When the server
+ * has answered, set the presence of this client, and report a rejection.
  *
- * @returns Sets the presence of this client, now or with the next connection; reports a rejection.
+ * @param setPresence Sets it for one topic.
  * @throws InvalidOption One of them is not valid; `field` names it.
  * @throws InvalidPayload The presence is not plain JSON.
  */
 export function prepareInbox(
-  client: Client,
-  publisher: Settling,
+  { listeners, maxPayload }: Client,
+  setPresence: (topic: string, own: JsonObject) => Promise<Outcome>,
   inbox: Inbox,
   { types, presence }: { readonly types?: unknown; readonly presence?: unknown },
-): () => void {
+): void {
   if (types !== undefined) inbox.filter = new TypeFilter(checkTypes(types), inbox);
   if (typeof presence !== 'object') {
     if (DEVELOPMENT) checkFlag('presence', presence ?? false);
-    return () => {};
+    return;
   }
   const own = checkOwn(presence, inbox.topics);
-  checkPresence(undefined, own, client.maxPayload);
-  return () => {
+  checkPresence(undefined, own, maxPayload);
+  void inbox.answered.then(() => {
     if (inbox.finished) return;
     for (const topic of inbox.topics) {
-      if (!isWildcard(topic)) setPresence(client, publisher, topic, own);
+      if (isWildcard(topic)) continue;
+      void setPresence(topic, own).then((outcome) => {
+        if (outcome.kind !== 'rejected' || outcome.code === 'closed') return;
+        listeners.report(rejected(outcome, topic));
+      });
     }
-  };
+  });
 }
 
 /** Keeps messages of some types; others only move the positions, after the waiting messages. */
@@ -97,14 +103,4 @@ function checkOwn(presence: object | null, topics: readonly string[]): JsonObjec
     );
   }
   return presence;
-}
-
-function setPresence(client: Client, publisher: Settling, topic: string, own: JsonObject): void {
-  const ref = publisher.number();
-  void publisher
-    .settled(ref, ({ operations }) => operations.updatePresence(topic, own, ref))
-    .then((outcome) => {
-      if (outcome.kind !== 'rejected' || outcome.code === 'closed') return;
-      client.listeners.report(rejected(outcome, topic));
-    });
 }

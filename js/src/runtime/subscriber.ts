@@ -45,17 +45,12 @@ export async function subscribe<Data>(
   const bounds = merged(queue, client.options.receiveQueue);
   signal?.throwIfAborted();
   if (request.presence) await publisher.addPresence(options);
-  const inbox = new Inbox(request.topics, bounds, request.after);
+  const inbox = new Inbox(topics, bounds, request.after);
   const special = types ?? (typeof presence === 'boolean' ? undefined : presence);
-  const setPresence =
-    special === undefined
-      ? special
-      : (await client.part(PARTS.arguments, options)).prepareInbox(
-          client,
-          publisher,
-          inbox,
-          options,
-        );
+  if (special !== undefined) {
+    const { prepareInbox } = await client.part(PARTS.arguments, options);
+    prepareInbox(client, (...own) => publisher.setPresence(...own), inbox, options);
+  }
   const leave = (): void => {
     ignore();
     deliveries.remove(request.sub);
@@ -67,15 +62,14 @@ export async function subscribe<Data>(
   if (onPresence && !onMessage) {
     // An iteration does not call `onPresence`, so this inbox does. Each change contains all
     // members, so a full inbox keeps the latest one of each topic.
-    inbox.presence = new Inbox(request.topics, { ...bounds, policy: 'gap' });
+    inbox.presence = new Inbox(topics, { ...bounds, policy: 'gap' });
   }
   deliveries.add(request, inbox);
-  if (setPresence) void inbox.answered.then(setPresence);
   if (onMessage || onPresence) void subscription.run(inbox.presence);
   if (!(await within(inbox.answered, options, client.clock))) {
     // Without a handler, the program could no longer read it.
     if (!onMessage) stop();
-    throw late(client, options, request.topics[0], Boolean(onMessage));
+    throw late(client, options, topics[0], Boolean(onMessage));
   }
   signal?.throwIfAborted();
   if (inbox.error) {
