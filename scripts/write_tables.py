@@ -29,8 +29,6 @@ from pubsub_server.auth.identity import Identity
 from pubsub_server.backplanes.redis.backplane import RedisBackplane
 from pubsub_server.backplanes.redis.layout import Layout
 from pubsub_server.backplanes.redis.link import Link
-from pubsub_server.backplanes.redis.node_options import node_options
-from pubsub_server.backplanes.retention import Keep, Retention
 from pubsub_server.hub.faults import Clear, Delay, Drop, Evict, Expire, Freeze, Play, Refuse
 from pubsub_server.observe.metrics import PREFIX, Metrics
 from pubsub_server.settings.config import Settings
@@ -145,15 +143,7 @@ async def exposition() -> str:
             mesh_listen="0",
         ) as server:
             link = Link("redis://127.0.0.1:1", cluster=False, durable=False)
-            redis = RedisBackplane(
-                link,
-                Layout("x", 1),
-                retention=Retention(Keep(1, 1)),
-                ids=1,
-                remember=1,
-                options=node_options(server.server.settings),
-                secret="",
-            )
+            redis = RedisBackplane(link, Layout("x", 1), server.server.settings, secret="")
             everything = (*server.server.instruments(), *redis.instruments())
             text, _ = Metrics(lambda: server.stats, everything).exposition()
             await redis.close()

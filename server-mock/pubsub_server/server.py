@@ -16,7 +16,6 @@ from pubsub_server.access import setup as access
 from pubsub_server.access.setup import StartError
 from pubsub_server.backplanes.memory import open_memory
 from pubsub_server.backplanes.mesh.opening import UnusableError, open_mesh
-from pubsub_server.backplanes.retention import retention
 from pubsub_server.hub.faults import Faults
 from pubsub_server.hub.hub import Hub
 from pubsub_server.instruments import Reading
@@ -592,21 +591,9 @@ async def _each(ends: Iterable[Callable[[], Awaitable[object]]]) -> None:
 async def _redis(settings: Settings) -> RedisBackplane:
     # Only a server on Redis loads its client.
     from pubsub_server.backplanes.redis import opening
-    from pubsub_server.backplanes.redis.node_options import node_options
 
-    assert settings.redis_url is not None
     try:
-        return await opening.open_backplane(
-            settings.redis_url.get_secret_value(),
-            cluster=settings.redis_cluster,
-            durable=settings.redis_durable,
-            prefix=settings.redis_prefix,
-            shards=settings.redis_shards,
-            retention=retention(settings),
-            ids=settings.ids_max,
-            remember=settings.ids_max_age,
-            options=node_options(settings),
-        )
+        return await opening.open_redis(settings)
     except opening.UnusableError as error:
         raise StartError(f"{error.setting}: {error}") from None
 

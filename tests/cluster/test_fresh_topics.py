@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
+from pydantic import SecretStr
 
 from hanzoai.pubsub import PubSubClient, RetryOptions
 from pubsub_server.auth import dev_tokens
-from pubsub_server.backplanes.redis.node_options import node_options
-from pubsub_server.backplanes.redis.opening import open_backplane
-from pubsub_server.backplanes.retention import retention
+from pubsub_server.backplanes.redis.opening import open_redis
 from pubsub_server.settings.config import Settings
 from tests.cluster.fleet import SHARDS, peer
 from tests.cluster.nodes import Node
@@ -203,19 +202,14 @@ async def test_a_client_without_messages_of_a_topic_gets_exactly_one_gap(
 
 
 async def test_a_client_of_a_new_store_never_uses_a_shard_first(tmp_path: Path) -> None:
-    settings = Settings(redis_shards=SHARDS)
     async with asyncio.timeout(BOUND), running("redis", tmp_path / "store") as store:
-        backplane = await open_backplane(
-            store.url,
-            cluster=False,
-            durable=True,
-            prefix="hp",
-            shards=SHARDS,
-            retention=retention(settings),
-            ids=settings.ids_max,
-            remember=settings.ids_max_age,
-            options=node_options(settings),
+        settings = Settings(
+            redis_url=SecretStr(store.url),
+            redis_durable=True,
+            redis_prefix="hp",
+            redis_shards=SHARDS,
         )
+        backplane = await open_redis(settings)
         link, reader = backplane._link, backplane._reader
         # The clock that the shards use must have moved on.
         ready = await link.time("hp")

@@ -30,6 +30,7 @@ from pubsub_server.backplanes.redis.servers import LINK_ERRORS
 from pubsub_server.backplanes.redis.tracks import Tracks
 from pubsub_server.backplanes.redis.writer import Memory, Writer
 from pubsub_server.backplanes.replay_bounds import REPLAY_TOPICS
+from pubsub_server.backplanes.retention import retention
 from pubsub_server.instruments import Reading, Timing
 from pubsub_server.tasks import Tasks
 
@@ -40,12 +41,11 @@ if TYPE_CHECKING:
     from pubsub_server.backplane import Entry, Origin, Published, Replay
     from pubsub_server.backplanes.redis.layout import Layout
     from pubsub_server.backplanes.redis.link import Link
-    from pubsub_server.backplanes.redis.node_options import NodeOptions
     from pubsub_server.backplanes.redis.reader import Snapshot
     from pubsub_server.backplanes.redis.tracks import Journal
-    from pubsub_server.backplanes.retention import Retention
     from pubsub_server.errors import ServiceError
     from pubsub_server.instruments import Instrument
+    from pubsub_server.settings.config import Settings
     from pubsub_server.shared.requests import Draft
 
 logger = logging.getLogger(__name__)
@@ -83,10 +83,7 @@ class RedisBackplane:
     Args:
         link: To Redis.
         layout: Names of keys and channels.
-        retention: What each log keeps.
-        ids: Minimum ids remembered per shard; up to twice as many are kept.
-        remember: Seconds for which ids are remembered, if there is room.
-        options: The shared state of the nodes other than the logs.
+        settings: Those of the server.
         secret: Seals client ids; the same on all nodes.
 
     Attributes:
@@ -98,24 +95,19 @@ class RedisBackplane:
 
     lasting = True
 
-    def __init__(
-        self,
-        link: Link,
-        layout: Layout,
-        *,
-        retention: Retention,
-        ids: int,
-        remember: int,
-        options: NodeOptions,
-        secret: str,
-    ) -> None:
+    def __init__(self, link: Link, layout: Layout, settings: Settings, secret: str) -> None:
         self._link = link
         self._layout = layout
-        silence = max(SILENCE_MS, 2 * retention.longest)
-        memory = Memory(ids=ids, remember=max(remember * 1000, retention.longest), silence=silence)
+        kept = retention(settings)
+        silence = max(SILENCE_MS, 2 * kept.longest)
+        memory = Memory(
+            ids=settings.ids_max,
+            remember=max(settings.ids_max_age * 1000, kept.longest),
+            silence=silence,
+        )
         self._loop = asyncio.get_running_loop()
         self._tasks = Tasks(self._loop, logger, "backplane")
-        self._packer = Packer(layout, retention)
+        self._packer = Packer(layout, kept)
         self._writer = Writer(link, layout, memory, PATIENCE)
         self._tracks = Tracks(REMEMBERED_TOPICS)
         self._reader = Reader(link, layout)
@@ -131,20 +123,22 @@ class RedisBackplane:
             layout,
             self._deliveries.receive,
             self._restored,
-            options.feed_timeout,
+            settings.feed_timeout / 1000,
             self._interrupted,
         )
         # Patterns of this node, with the time of the loop at which each was first subscribed to.
         self._patterns: dict[str, float] = {}
         self._trie: TopicTrie[str] = TopicTrie()
-        self._grace = options.grace
-        self._lease = Lease(link, layout, secret, options.heartbeat, options.timeout)
+        self._grace = settings.presence_grace / 1000
+        self._lease = Lease(
+            link, layout, secret, settings.node_heartbeat / 1000, settings.node_timeout / 1000
+        )
         self.roster = RedisRoster(
             link,
             layout,
             self._feed,
             self._lease,
-            max_members=options.max_members,
+            max_members=settings.presence_max_members,
             secret=secret,
             patience=PATIENCE,
         )
@@ -164,16 +158,21 @@ class RedisBackplane:
             link, layout, self._reader, self._feed, self._catching_up, self._opened, self._tasks
         )
         self.connections = SharedConnectionLimiter(
-            link, layout, self._lease, options.per_user, options.per_org, options.org_limits
+            link,
+            layout,
+            self._lease,
+            settings.connections_per_user,
+            settings.connections_per_org,
+            settings.org_limits,
         )
         self.rates = SharedRateLimiter(
             link,
             layout,
             self._lease,
-            options.rate_user,
-            options.rate_service,
-            options.rate_burst,
-            options.rate_bulk,
+            settings.publish_rate_user,
+            settings.publish_rate_service,
+            settings.publish_burst,
+            settings.publish_rate_bulk,
         )
 
     # ------------------------------------------------------------ life

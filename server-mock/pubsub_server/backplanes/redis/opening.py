@@ -31,8 +31,7 @@ from pubsub_server.shared.certificate_files import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pubsub_server.backplanes.redis.node_options import NodeOptions
-    from pubsub_server.backplanes.retention import Retention
+    from pubsub_server.settings.config import Settings
 
 logger = logging.getLogger(__name__)
 
@@ -55,69 +54,44 @@ class UnusableError(Exception):
         self.setting = setting
 
 
-async def open_backplane(
-    url: str,
-    *,
-    cluster: bool,
-    durable: bool,
-    prefix: str,
-    shards: int,
-    retention: Retention,
-    ids: int,
-    remember: int,
-    options: NodeOptions,
-) -> RedisBackplane:
+async def open_redis(settings: Settings) -> RedisBackplane:
     """Connect, and check that Redis can be used.
 
     Args:
-        url: See `link.Link`.
-        cluster: See `link.Link`.
-        durable: See `link.Link`.
-        prefix: See `layout.Layout`.
-        shards: See `layout.Layout`.
-        retention: What each log keeps.
-        ids: Remembered of each shard, and as many again.
-        remember: Seconds ids are remembered, as far as there is room.
-        options: What the nodes share beside the logs.
+        settings: Those of the server, with a `redis_url`.
 
     Raises:
         UnusableError: It cannot be reached, refuses the credentials, is too old, or was laid out
             with another number of shards.
     """
+    assert settings.redis_url is not None
+    url, cluster = settings.redis_url.get_secret_value(), settings.redis_cluster
     _see_database(url)
     _see_options(url)
     try:
-        link = Link(url, cluster=cluster, durable=durable)
+        link = Link(url, cluster=cluster, durable=settings.redis_durable)
     except ValueError as error:
         raise UnusableError(str(error)) from None
-    layout = Layout(prefix, shards)
+    layout = Layout(settings.redis_prefix, settings.redis_shards)
     try:
-        secret = await _prepare(link, layout, options.timeout)
+        secret = await _prepare(link, layout, settings.node_timeout)
     except BaseException as error:
         # This may also be a cancellation.
         await link.close()
         if isinstance(error, (InvalidResponse, OSError, ResponseError, *LINK_ERRORS)):
             raise UnusableError(unusable(url, error, cluster=cluster)) from None
         raise
-    return RedisBackplane(
-        link,
-        layout,
-        retention=retention,
-        ids=ids,
-        remember=remember,
-        options=options,
-        secret=secret,
-    )
+    return RedisBackplane(link, layout, settings, secret)
 
 
-async def _prepare(link: Link, layout: Layout, timeout: float) -> str:
+async def _prepare(link: Link, layout: Layout, timeout: int) -> str:
     """Check Redis, lay out a new one, and return the secret of its nodes."""
     await link.check(layout.secret)
     await link.check_permissions(layout.secret)
     _compare(layout, await link.set_default(layout.mark_key, layout.mark))
     secret = await link.set_default(layout.secret, secrets.token_hex(32))
     await _compare_clocks(link, layout)
-    await _compare_timeouts(link, layout, round(timeout * 1000))
+    await _compare_timeouts(link, layout, timeout)
     await _begin_shards(link, layout)
     return secret
 
