@@ -26,7 +26,7 @@ from pubsub_server.tasks import run_all
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from pubsub_server.backplanes.redis.readers import Readers
+    from pubsub_server.backplanes.redis.pool import Pool
     from pubsub_server.backplanes.redis.wire import Done, Wire
 
 SCRIPTS: Final = Path(__file__).with_name("scripts")
@@ -56,7 +56,7 @@ class _Script:
         self.digest = sha1(self._source.encode(), usedforsecurity=False).hexdigest()
 
     async def call(
-        self, client: Readers | Wire, keys: Sequence[str], arguments: Sequence[Argument]
+        self, client: Pool | Wire, keys: Sequence[str], arguments: Sequence[Argument]
     ) -> list[Any]:
         """Run the script."""
         run = client.execute_command

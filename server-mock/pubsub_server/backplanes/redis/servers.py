@@ -35,7 +35,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.maint_notifications import MaintNotificationsConfig
 
 from pubsub_server.backplanes.redis.errors import REPLICA, RefusedError, address_of
-from pubsub_server.backplanes.redis.readers import Readers
+from pubsub_server.backplanes.redis.pool import Pool
 from pubsub_server.backplanes.redis.wire import ANSWER_WITHIN, Wire, unused
 from pubsub_server.tasks import Tasks
 
@@ -123,8 +123,8 @@ class Server:
         self._client = Redis.from_pool(BlockingConnectionPool(**all_options))
         self._shared = shared
         self.writer = self._wire()
-        self.heart = Readers(self._wire, 1)
-        self.readers = Readers(self._wire, READERS)
+        self.heart = Pool(self._wire, 1)
+        self.readers = Pool(self._wire, READERS)
 
     def listen(self, pushed: Callable[[Sequence[Any]], None]) -> Wire:
         """The listening connection; end it with `stop_listening`.

@@ -10,7 +10,7 @@ import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ReadOnlyError
 
-from pubsub_server.backplanes.redis import readers, wire
+from pubsub_server.backplanes.redis import pool, wire
 from pubsub_server.backplanes.redis.servers import READERS, Server
 from pubsub_server.testing import running_server
 from tests.cluster.waiting import until
@@ -154,7 +154,7 @@ async def test_a_call_that_finds_no_free_connection_in_time_says_so(
     async with asyncio.timeout(BOUND):
         calls = [get(server, number) for number in range(READERS)]
         await until(lambda: len(fake.calls), READERS)
-        monkeypatch.setattr(readers, "ANSWER_WITHIN", 0.01)
+        monkeypatch.setattr(pool, "ANSWER_WITHIN", 0.01)
         with pytest.raises(RedisConnectionError, match=r"no connection became free within 0\.01 s"):
             await get(server, "late")
         fake.answers.set()
@@ -185,7 +185,7 @@ async def test_no_connection_is_open_after_the_end_whatever_its_calls_wait_for(
 async def test_a_node_writes_its_heartbeat_while_calls_occupy_all_connections_for_reading(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (readers, wire):
+    for module in (pool, wire):
         monkeypatch.setattr(module, "ANSWER_WITHIN", BOUND)
     key = "hanzo-pubsub:{0}:awaited"
     async with asyncio.timeout(BOUND):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pubsub_server.backplanes.redis.wire import Wire, Word
 
 
-class Readers:
+class Pool:
     """Connections that have one call at a time.
 
     Args:
