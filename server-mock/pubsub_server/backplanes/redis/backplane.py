@@ -188,7 +188,7 @@ class RedisBackplane:
         """See `backplane.Backplane`."""
         self._deliveries.start(deliver, on_gap)
         self._feed.start()
-        self._lease.start(self.roster, self.connections)
+        self._lease.start(self.roster, self.connections, left=self.roster.left)
 
     async def close(self) -> None:
         """See `backplane.Backplane`."""

@@ -21,11 +21,10 @@ from pubsub_server.backplanes.redis.servers import LINK_ERRORS
 from pubsub_server.tasks import Tasks, run_all
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterable, Sequence
+    from collections.abc import Callable, Coroutine, Iterable, Sequence
 
     from pubsub_server.backplanes.redis.layout import Layout
     from pubsub_server.backplanes.redis.link import Link
-    from pubsub_server.shared.roster import Change
 
 logger = logging.getLogger(__name__)
 
@@ -52,10 +51,6 @@ class Tenant(Protocol):
         Args:
             former: Ids of its former leases, under which some data may be stored.
         """
-        ...
-
-    def recorded(self, change: Change, topic: str, client_id: str, id: str, shown: bytes) -> None:
-        """A member of a node whose lease was revoked has left."""
         ...
 
 
@@ -85,7 +80,8 @@ class Lease:
         self._every = every
         self._timeout = timeout
         self._loop = asyncio.get_running_loop()
-        self._tenants: list[Tenant] = []
+        self._tenants: Sequence[Tenant] = ()
+        self._left: Callable[[str, str, bytes], None] = lambda topic, client_id, shown: None
         # Why the node needs a new lease; empty if it does not.
         self._why = ""
         self._lost = asyncio.Event()
@@ -106,12 +102,19 @@ class Lease:
         self.last_heartbeat = 0
         self.clock = RedisClock()
 
-    def start(self, *tenants: Tenant) -> None:
-        """Start, unless it has started."""
+    def start(self, *tenants: Tenant, left: Callable[[str, str, bytes], None]) -> None:
+        """Start, unless it has started.
+
+        Args:
+            tenants: The parts that write under the lease.
+            left: Called with topic, client id and presence data of each member of a node whose
+                lease was revoked.
+        """
         if self._started:
             return
         self._started = True
-        self._tenants.extend(tenants)
+        self._tenants = tenants
+        self._left = left
         self._tasks.keep(self._run)
 
     def lose(self, why: str) -> None:
@@ -290,8 +293,7 @@ class Lease:
             for at in range(0, len(members), 3):
                 topic, client_id, shown = members[at : at + 3]
                 gone += 1
-                for tenant in self._tenants:
-                    tenant.recorded("leave", topic.decode(), client_id.decode(), "", shown)
+                self._left(topic.decode(), client_id.decode(), shown)
         return gone
 
 

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from pubsub_server.backplanes.redis.lease import Lease
     from pubsub_server.backplanes.redis.link import Argument, Link
     from pubsub_server.interfaces import Identity
-    from pubsub_server.shared.roster import Change
 
 logger = logging.getLogger(__name__)
 
@@ -119,9 +118,6 @@ class SharedConnectionLimiter(ConnectionLimiter):
         written = asyncio.gather(*(lane.renewed() for lane in self._lanes))
         written.add_done_callback(lambda _: done.set_result(None))
         return done
-
-    def recorded(self, change: Change, topic: str, client_id: str, id: str, shown: bytes) -> None:
-        """See `lease.Tenant`."""
 
     async def close(self) -> None:
         """Stop writing."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pubsub_server.backplanes.redis.layout import Layout
     from pubsub_server.backplanes.redis.lease import Lease
     from pubsub_server.backplanes.redis.link import Argument, Link
-    from pubsub_server.shared.roster import Audience, Change
+    from pubsub_server.shared.roster import Audience
 
 logger = logging.getLogger(__name__)
 
@@ -157,10 +157,10 @@ class RedisRoster:
         shards = [each for each in self._listening if each % len(self._lanes) == number]
         self._doubt(shards, self._lease.last_heartbeat - MARGIN_MS)
 
-    def recorded(self, change: Change, topic: str, client_id: str, id: str, shown: bytes) -> None:
-        """See `lease.Tenant`."""
+    def left(self, topic: str, client_id: str, shown: bytes) -> None:
+        """See `Lease.start`."""
         if self._audience is not None:
-            self._audience.recorded(change, topic, client_id, id, shown)
+            self._audience.recorded("leave", topic, client_id, "", shown)
 
     def _add(self, step: Step) -> None:
         if self.waiting >= WAITING_CHANGES + self._rewritten:
