@@ -9,7 +9,10 @@ import os
 import signal
 from typing import TYPE_CHECKING, Any
 
+from prometheus_client.parser import text_string_to_metric_families
+
 from tests import forked
+from tests.http_client import http_client
 from tests.ports import free_port
 
 if TYPE_CHECKING:
@@ -74,6 +77,13 @@ class Node:
         code = await self.end(number)
         await self.start()
         return code
+
+    async def total(self, name: str) -> float:
+        """Return the sum of a metric over its workers."""
+        async with http_client() as http:
+            text = (await http.get(self.ready["http"] + "/metrics")).text
+        samples = (each for one in text_string_to_metric_families(text) for each in one.samples)
+        return sum(each.value for each in samples if each.name == name)
 
     @property
     def running(self) -> bool:

@@ -71,6 +71,15 @@ class Place:
         ):
             assert response.status_code == 200, await response.aread()
             yield EventStream(response)
+        await self.left()
+
+    async def left(self) -> None:
+        """Wait until the server has ended all subscriptions.
+
+        Until then it delivers to them, and the next subscriber of the topic may get what the store
+        has lost as `truncated`, followed by messages that jump.
+        """
+        await until(lambda: self.node.total("hanzo_pubsub_subscriptions"), 0)
 
     async def begin(self, mark: str | None, *topics: str) -> Event:
         """Open event streams until the store answers in time; return what the answer is."""
@@ -87,7 +96,9 @@ class Place:
         """Subscribe on a socket that closes immediately afterwards; return the answer."""
         async with peer(self.node, self.token) as socket:
             more = {} if after is None else {"after": after}
-            return await socket.subscribe(TOPIC, presence=False, **more)
+            answer = await socket.subscribe(TOPIC, presence=False, **more)
+        await self.left()
+        return answer
 
 
 @asynccontextmanager

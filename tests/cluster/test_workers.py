@@ -88,13 +88,6 @@ async def users(asked: PubSubClient) -> set[str]:
     return {member.user_id for member in await asked.presence("demo.x", timeout=BOUND)}
 
 
-async def total(node: Node, name: str) -> float:
-    async with http_client() as http:
-        text = (await http.get(node.ready["http"] + "/metrics")).text
-    families = text_string_to_metric_families(text)
-    return sum(each.value for family in families for each in family.samples if each.name == name)
-
-
 @pytest.mark.parametrize("joined", [workers, workers_on_redis], ids=["bus", "redis"])
 async def test_workers_serve_as_one_and_one_that_dies_is_replaced(
     tmp_path: Path, joined: Callable[[Path], AbstractAsyncContextManager[Node]]
@@ -115,8 +108,8 @@ async def test_workers_serve_as_one_and_one_that_dies_is_replaced(
             subs.append(await stack.enter_async_context(await each.subscribe("demo.x")))
         await writer.publish("demo.x", {"data": 1})
         assert [(await anext(sub)).data for sub in subs] == [1] * 12
-        assert await total(node, "hanzo_pubsub_published_total") == 1
-        assert await total(node, "hanzo_pubsub_authenticated") == 13
+        assert await node.total("hanzo_pubsub_published_total") == 1
+        assert await node.total("hanzo_pubsub_authenticated") == 13
         everybody = {f"reader{n}" for n in range(12)}
         for each in readers:
             await until(functools.partial(users, each), everybody)
@@ -128,8 +121,8 @@ async def test_workers_serve_as_one_and_one_that_dies_is_replaced(
         for each in readers:
             await until(functools.partial(users, each), everybody)
         await until(lambda: children(node.pid) >= first - {victim})
-        await until(lambda: total(node, "hanzo_pubsub_info"), WORKERS)
-        assert await total(node, "hanzo_pubsub_ready") == 1
+        await until(lambda: node.total("hanzo_pubsub_info"), WORKERS)
+        assert await node.total("hanzo_pubsub_ready") == 1
         second = descendants(node.pid)
         assert await node.end() == 0
         assert not any(alive(pid) for pid in second)
