@@ -34,6 +34,10 @@ import type {
   StateName,
 } from './values.js';
 
+/** @internal The driver of a client: its clock, log, timeouts and listeners. */
+export const driverOf = (client: object): Driver =>
+  (client as { readonly _driver: Driver })._driver;
+
 const EVENTS: readonly (keyof ClientEvents)[] = ['state', 'gap', 'error'];
 
 /**

@@ -1,9 +1,9 @@
 /** `HanzoChatTransport`: delivers answers of an AI SDK chat over a topic. */
 
-import type { PubSub } from '../client.js';
+import { driverOf, type PubSub } from '../client.js';
 import { OperationTimeout, PubSubError, UsageError } from '../errors.js';
 import { within } from '../runtime/waiting.js';
-import { driverOf, readStream, type StreamEvent, type StreamReader } from '../streams/reader.js';
+import { readStream, type StreamEvent, type StreamReader } from '../streams/reader.js';
 import { Reading } from '../streams/reading.js';
 import { type ChatChunk, Chunks } from './chunks.js';
 

@@ -1,6 +1,6 @@
 /** `Requester`: the requests of one client, and the calls that wait for replies. */
 
-import type { PubSub } from '../client.js';
+import { driverOf, type PubSub } from '../client.js';
 import {
   ClosedError,
   InvalidOption,
@@ -8,7 +8,6 @@ import {
   OperationTimeout,
   RequestTimeout,
 } from '../errors.js';
-import type { Driver } from '../runtime/driver.js';
 import type { Subscription } from '../runtime/subscription.js';
 import { onAbort } from '../runtime/waiting.js';
 import { checkCall } from '../settings/checks.js';
@@ -25,10 +24,6 @@ const LATE_MAX = 100;
 
 /** @internal The interface of a client for requests. */
 export type Client = Pick<PubSub, 'subscribe' | 'publish' | 'on'>;
-
-/** @internal The driver of a client: its clock, log and timeouts. */
-export const driverOf = (client: Client): Driver =>
-  (client as unknown as { readonly _driver: Driver })._driver;
 
 /** Options of `request`. */
 export interface RequestOptions {

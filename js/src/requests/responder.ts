@@ -2,13 +2,14 @@
 
 /** `Responder`: answers the requests of a topic with what a handler returns. */
 
+import { driverOf } from '../client.js';
 import { ClosedError, Conflict, ReplyError } from '../errors.js';
 import { decide } from '../runtime/decisions.js';
 import type { Subscription } from '../runtime/subscription.js';
 import { checkFunction, checkNumber } from '../settings/checks.js';
 import type { Message, Outgoing } from '../values.js';
 import { answerTo, isOwnReplyTopic, replyToOf } from './messages.js';
-import { type Client, driverOf } from './requester.js';
+import type { Client } from './requester.js';
 
 /** Called with a request; returns JSON, or a promise of it. */
 export type RequestHandler = (request: Message) => unknown;

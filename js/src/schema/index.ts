@@ -4,8 +4,7 @@
  * docs/typed.md is the guide.
  */
 
-import type { PubSub } from '../client.js';
-import type { Driver } from '../runtime/driver.js';
+import { driverOf, type PubSub } from '../client.js';
 import { type OnInvalid, Payloads } from './payloads.js';
 import type { InputOf, OutputOf, StandardSchema } from './standard.js';
 import { type Client, TypedTopic } from './typed_topic.js';
@@ -53,7 +52,7 @@ export function typedTopic<
   topic: string,
   { schema, onInvalid }: TypedTopicOptions<Schema, Policy>,
 ): TypedTopic<InputOf<Schema>, 'raw' extends Policy ? unknown : OutputOf<Schema>> {
-  const { listeners } = (client as unknown as { readonly _driver: Driver })._driver;
+  const { listeners } = driverOf(client);
   type Data = 'raw' extends Policy ? unknown : OutputOf<Schema>;
   const payloads = new Payloads<Data>(
     schema as StandardSchema<unknown, Data>,

@@ -2,11 +2,10 @@
 
 /** `StreamReader`: follows one answer while it is generated. */
 
-import type { PubSub } from '../client.js';
+import { driverOf, type PubSub } from '../client.js';
 import type { Clock, TimerHandle } from '../clock.js';
 import { ClosedError, InvalidTopic, UsageError } from '../errors.js';
 import type { JsonObject } from '../generated/wire.js';
-import type { Driver } from '../runtime/driver.js';
 import { Stream } from '../runtime/stream.js';
 import { onAbort } from '../runtime/waiting.js';
 import { isWildcard } from '../topics.js';
@@ -110,10 +109,6 @@ export interface ReadStreamOptions {
 
 /** @internal The interface of a client for a stream. */
 export type Client = Pick<PubSub, 'subscribe' | 'publish' | 'history' | 'slowed'>;
-
-/** @internal The driver of a client: its clock, log and listeners. */
-export const driverOf = (client: Client): Driver =>
-  (client as unknown as { readonly _driver: Driver })._driver;
 
 /** @internal A message for the logic of a reader. */
 export const incoming = ({ type, data, sender }: Message): Incoming => ({

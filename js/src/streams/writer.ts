@@ -4,6 +4,7 @@
  * `StreamWriter`: publishes one answer while it is generated. Loaded when a program first writes.
  */
 
+import { driverOf } from '../client.js';
 import type { Clock, TimerHandle } from '../clock.js';
 import { ClosedError, fromCode, PubSubError, UsageError } from '../errors.js';
 import type { JsonObject } from '../generated/wire.js';
@@ -13,7 +14,7 @@ import { within } from '../runtime/waiting.js';
 import type { Message } from '../values.js';
 import { StreamCancelled } from './cancelled.js';
 import { copyOf, isString, type Part, type Piece, textOf } from './parts.js';
-import { type Client, DAY, driverOf, incoming } from './reader.js';
+import { type Client, DAY, incoming } from './reader.js';
 import { type Incoming, Reading } from './reading.js';
 import { checkSource, refusal } from './sources.js';
 import { type EndKind, type PublishFrame, type WriterEffect, Writing } from './writing.js';
