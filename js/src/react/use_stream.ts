@@ -2,19 +2,20 @@
 
 import { useMemo, useRef, useSyncExternalStore } from 'react';
 
-import { UsageError } from '../errors.js';
-import { IDLE, type StreamOptions, type StreamState, StreamView as View } from '../streams/view.js';
+import {
+  controls,
+  IDLE,
+  type StreamControls,
+  type StreamOptions,
+  type StreamState,
+  StreamView as View,
+} from '../streams/view.js';
 import { usePubSub } from './provider.js';
 
 export type { StreamOptions, StreamStatus } from '../streams/view.js';
 
 /** Result of `useStream`. */
-export interface StreamView extends StreamState {
-  /** Ask the writer to end the stream; see `StreamReader.cancel`. */
-  readonly cancel: (reason?: string) => Promise<void>;
-  /** Send data to the writer; see `StreamReader.steer`. */
-  readonly steer: (data: unknown) => Promise<void>;
-}
+export interface StreamView extends StreamState, StreamControls {}
 
 /**
  * Follow a stream: its text grows with the frames of the page, and every delta is applied.
@@ -50,20 +51,8 @@ export function useStream(
         view = undefined;
       };
     };
-    return {
-      listen,
-      read: () => state,
-      cancel: async (reason?: string) => known(view).cancel(reason),
-      steer: async (data: unknown) => known(view).steer(data),
-    };
+    return { listen, read: () => state, ...controls(() => view) };
   }, [client, topic, id, sender, isOwn]);
   const state = useSyncExternalStore(listen, read, () => IDLE);
   return useMemo(() => ({ ...state, cancel, steer }), [state, cancel, steer]);
-}
-
-function known(view: View | undefined): View {
-  if (view) return view;
-  throw new UsageError('There is no stream to cancel or steer yet.', {
-    remedy: 'Wait for the status `streaming`.',
-  });
 }

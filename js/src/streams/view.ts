@@ -37,6 +37,14 @@ export interface StreamState {
   readonly error: Error | undefined;
 }
 
+/** Requests of a page to the writer of the stream that it shows. */
+export interface StreamControls {
+  /** Ask the writer to end the stream; see `StreamReader.cancel`. */
+  readonly cancel: (reason?: string) => Promise<void>;
+  /** Send data to the writer; see `StreamReader.steer`. */
+  readonly steer: (data: unknown) => Promise<void>;
+}
+
 /** The interface of a page's reader. */
 export type StreamOptions = Omit<ReadStreamOptions, 'signal'>;
 
@@ -50,10 +58,26 @@ export const IDLE: StreamState = {
   error: undefined,
 };
 
+/** @internal Requests to the writer of the stream that is shown at the call. */
+export function controls(shown: () => StreamView | undefined): StreamControls {
+  const reader = (): StreamReader => {
+    const { reader } = shown() ?? {};
+    if (reader) return reader;
+    throw new UsageError('There is no stream to cancel or steer yet.', {
+      remedy: 'Show a stream, and wait for its status `streaming`.',
+    });
+  };
+  return {
+    cancel: async (reason) => reader().cancel(reason),
+    steer: async (data) => reader().steer(data),
+  };
+}
+
 /** @internal A displayed stream. */
 export class StreamView {
+  /** Undefined while its code loads. */
+  reader: StreamReader | undefined;
   private readonly _over = new AbortController();
-  private _reader: StreamReader | undefined;
   private _state: StreamState = { ...IDLE, status: 'waiting' };
   private _isDue = false;
 
@@ -70,34 +94,17 @@ export class StreamView {
     );
   }
 
-  /** Ask the writer to end the stream; see `StreamReader.cancel`. */
-  async cancel(reason?: string): Promise<void> {
-    await this._known.cancel(reason);
-  }
-
-  /** Send data to the writer; see `StreamReader.steer`. */
-  async steer(data: unknown): Promise<void> {
-    await this._known.steer(data);
-  }
-
   /** Stop reading; the stream continues. */
   leave(): void {
     this._over.abort();
-  }
-
-  private get _known(): StreamReader {
-    if (this._reader) return this._reader;
-    throw new UsageError('There is no stream to cancel or steer yet.', {
-      remedy: 'Wait for the status `streaming`.',
-    });
   }
 
   private async _follow(client: PubSub, topic: string, options: StreamOptions): Promise<void> {
     const { readStream } = await import('./reader.js');
     const { signal } = this._over;
     if (signal.aborted) return;
-    this._reader = readStream(client, topic, { ...options, signal });
-    for await (const event of this._reader) {
+    this.reader = readStream(client, topic, { ...options, signal });
+    for await (const event of this.reader) {
       const { kind } = event;
       if (kind === 'done' || kind === 'aborted') this._change({ status: kind, end: event });
       else this._change({ status: kind === 'stalled' ? kind : 'streaming' });
@@ -111,7 +118,7 @@ export class StreamView {
     const draw = (): void => {
       if (!this._isDue || this._over.signal.aborted) return;
       this._isDue = false;
-      const { text = '', parts = [], stale = false } = this._reader ?? {};
+      const { text = '', parts = [], stale = false } = this.reader ?? {};
       this._show({ ...this._state, text, parts, stale });
     };
     globalThis.requestAnimationFrame?.(draw);

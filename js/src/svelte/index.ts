@@ -1,22 +1,24 @@
 /** Token streams in Svelte: `const answer = streamStore(ps, topic)`, then `$answer.text`. */
 
 import type { PubSub } from '../client.js';
-import { UsageError } from '../errors.js';
-import { IDLE, type StreamOptions, type StreamState, StreamView } from '../streams/view.js';
+import {
+  controls,
+  IDLE,
+  type StreamControls,
+  type StreamOptions,
+  type StreamState,
+  StreamView,
+} from '../streams/view.js';
 
 export type { StreamOptions, StreamState, StreamStatus } from '../streams/view.js';
 
 /** A Svelte store: `$store` in a component subscribes to it. */
-export interface StreamStore {
+export interface StreamStore extends StreamControls {
   /**
    * Called with the current state immediately, and with each later one; returns the unsubscribe
    * function.
    */
   subscribe(run: (state: StreamState) => void): () => void;
-  /** Ask the writer to end the stream; see `StreamReader.cancel`. */
-  cancel(reason?: string): Promise<void>;
-  /** Send data to the writer; see `StreamReader.steer`. */
-  steer(data: unknown): Promise<void>;
 }
 
 /**
@@ -37,10 +39,6 @@ export function streamStore<Topics extends object>(
     state = shown;
     for (const run of runs) run(state);
   };
-  const known = (): StreamView => {
-    if (view) return view;
-    throw new UsageError('No one subscribes to the store.', { remedy: 'Use `$store` first.' });
-  };
   return {
     subscribe(run) {
       if (!runs.size) view = new StreamView(client as unknown as PubSub, topic, options, show);
@@ -52,7 +50,6 @@ export function streamStore<Topics extends object>(
         view = undefined;
       };
     },
-    cancel: async (reason) => known().cancel(reason),
-    steer: async (data) => known().steer(data),
+    ...controls(() => view),
   };
 }

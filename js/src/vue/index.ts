@@ -13,19 +13,21 @@ import {
 } from 'vue';
 
 import type { PubSub } from '../client.js';
-import { UsageError } from '../errors.js';
-import { IDLE, type StreamOptions, type StreamState, StreamView } from '../streams/view.js';
+import {
+  controls,
+  IDLE,
+  type StreamControls,
+  type StreamOptions,
+  type StreamState,
+  StreamView,
+} from '../streams/view.js';
 
 export type { StreamOptions, StreamState, StreamStatus } from '../streams/view.js';
 
 /** Result of `useStream`. */
-export interface UsedStream {
+export interface UsedStream extends StreamControls {
   /** The displayed content; it changes at most once per frame. */
   readonly state: Readonly<ShallowRef<StreamState>>;
-  /** Ask the writer to stop the answer; see `StreamReader.cancel`. */
-  readonly cancel: (reason?: string) => Promise<void>;
-  /** Send data to the writer; see `StreamReader.steer`. */
-  readonly steer: (data: unknown) => Promise<void>;
 }
 
 /**
@@ -55,13 +57,5 @@ export function useStream<Topics extends object>(
   if (getCurrentInstance()?.isMounted === false) onMounted(() => scope?.active && scope.run(begin));
   else begin();
   onScopeDispose(() => view?.leave());
-  const known = (): StreamView => {
-    if (view) return view;
-    throw new UsageError('There is no topic.', { remedy: 'Wait until there is one.' });
-  };
-  return {
-    state,
-    cancel: async (reason) => known().cancel(reason),
-    steer: async (data) => known().steer(data),
-  };
+  return { state, ...controls(() => view) };
 }
