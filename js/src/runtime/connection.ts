@@ -1,20 +1,19 @@
 /** One connection: reads a transport in order, and uses the server's dialect. */
 
 import { DEVELOPMENT } from '../build.js';
-import type { Clock } from '../clock.js';
 import { needsDialect } from '../dialects/needs_dialect.js';
 import type { PlainDialect } from '../dialects/plain/plain_dialect.js';
+import { ProtocolError } from '../errors.js';
 import type { ClientFrame, ServerFrame } from '../generated/wire.js';
-import type { OperatedSession, Session } from '../session/session.js';
 import {
   NOT_LOADED,
   type Receiver,
   type Transport,
   type TransportEnd,
 } from '../transports/transport.js';
-import type { Logger } from '../values.js';
 import type { Loose } from '../wire/compact.js';
 import { type Decoded, Malformed, Unknown } from '../wire/decoded.js';
+import type { Client } from './client.js';
 import { PARTS } from './parts.js';
 import { within } from './waiting.js';
 
@@ -22,18 +21,9 @@ import { within } from './waiting.js';
 const LOAD_TIMEOUT = 10_000;
 
 /** The client that a connection belongs to. */
-export interface Owner {
-  readonly session: Session;
-  readonly clock: Clock;
-  readonly options: { readonly logger: Logger };
-  /** Whether to let the program run before the next frame. */
-  crowded: boolean;
+export interface Owner extends Client {
   /** Load the parts that a welcomed session needs. */
   background(): Promise<unknown>;
-  /** An invalid frame was skipped, for this reason. */
-  malformed(reason: string): void;
-  /** The transport is open. */
-  opened(incremental: boolean): void;
   /** The transport has closed or did not open. */
   dropped(end: TransportEnd): void;
   /** A frame was handled. */
@@ -97,7 +87,7 @@ export class Connection implements Receiver {
   // ---------------------------------------------------------------- from the transport
 
   opened(): void {
-    if (!this._closed) this._owner.opened(this.incremental);
+    if (!this._closed) this._owner.perform((session) => session.opened(this.incremental));
   }
 
   frame(read: Decoded | Promise<Decoded>): void {
@@ -112,7 +102,10 @@ export class Connection implements Receiver {
       return;
     }
     if (read instanceof Malformed) {
-      owner.malformed(read.reason);
+      const { reason } = read;
+      owner.listeners.report(
+        new ProtocolError(DEVELOPMENT ? `A frame was skipped: ${reason}.` : reason),
+      );
     } else if (read instanceof Unknown) {
       if (DEVELOPMENT) {
         const type = JSON.stringify(read.type);
@@ -147,9 +140,8 @@ export class Connection implements Receiver {
     if (owner.session.operations && (this._dialect || !isPlain)) return true;
     const dialect = isPlain ? PARTS.plain() : undefined;
     const loaded = Promise.all([dialect, owner.background()]).then(([plain]) => {
-      const session = owner.session as OperatedSession;
-      this._dialect =
-        plain && new plain.PlainDialect(session, (frame) => void this._outgoing.push(frame));
+      const send = (frame: ClientFrame): void => void this._outgoing.push(frame);
+      this._dialect = plain && new plain.PlainDialect(owner.session, send);
       return welcome;
     });
     // The server has answered, so the transport works, however long the parts take.

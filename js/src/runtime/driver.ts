@@ -7,14 +7,7 @@
 
 import { DEVELOPMENT } from '../build.js';
 import type { Clock, TimerHandle } from '../clock.js';
-import {
-  AuthRefused,
-  ClosedError,
-  ConnectionFailed,
-  fromCode,
-  ProtocolError,
-  PubSubError,
-} from '../errors.js';
+import { AuthRefused, ClosedError, ConnectionFailed, fromCode, PubSubError } from '../errors.js';
 import type { AuthFrame, ClientFrame, ErrorInfo } from '../generated/wire.js';
 import type { Peer } from '../session/peer.js';
 import type { Ports, Rejected, StateChanged, TimerName, TransportName } from '../session/ports.js';
@@ -26,7 +19,7 @@ import type { StateChange, StateName, TokenReason } from '../values.js';
 import type { Loose } from '../wire/compact.js';
 import type { Background } from './background.js';
 import { BACKGROUND } from './background_part.js';
-import type { Client, Environment } from './client.js';
+import type { Environment } from './client.js';
 import { Connection, type Owner } from './connection.js';
 import { checkPlatform } from './environment.js';
 import type { HttpApi } from './http_operations.js';
@@ -43,7 +36,7 @@ import { type Timed, type Waiting, within } from './waiting.js';
 const LOST = 1006;
 
 /** Runs the session of a client. */
-export class Driver implements Client, Ports, Owner {
+export class Driver implements Owner, Ports {
   readonly clock: Clock;
   readonly listeners: Listeners;
   readonly tokens: TokenSource;
@@ -114,16 +107,6 @@ export class Driver implements Client, Ports, Owner {
   }
 
   // ---------------------------------------------------------------- from the connection
-
-  malformed(reason: string): void {
-    this.listeners.report(
-      new ProtocolError(DEVELOPMENT ? `A frame was skipped: ${reason}.` : reason),
-    );
-  }
-
-  opened(incremental: boolean): void {
-    this.perform((session) => session.opened(incremental));
-  }
 
   dropped(end: TransportEnd): void {
     const { again, code = LOST, reason, retryAfter } = end;

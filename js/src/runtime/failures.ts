@@ -39,20 +39,12 @@ function notConnected(client: Client, { timeout }: Timed, about: CodedDetails = 
   const { lastFailure, tokenFailure } = client;
   const message = `Not connected within ${timeout} ms: ${reasonOf(client)}`;
   const code = String(lastFailure?.code);
+  const likely = DEVELOPMENT && likelyRemedy(client);
   if (code === tokenFailure?.code) {
-    const { cause } = tokenFailure;
-    return fromCode(code, message, {
-      ...about,
-      cause,
-      ...(DEVELOPMENT && likelyRemedy(client)),
-    });
+    return fromCode(code, message, { ...about, cause: tokenFailure.cause, ...likely });
   }
   const remedy = about.code || code === 'timeout' ? undefined : CODES.get(code)?.remedy;
-  return new ConnectionFailed(message, {
-    remedy,
-    ...about,
-    ...(DEVELOPMENT && likelyRemedy(client)),
-  });
+  return new ConnectionFailed(message, { remedy, ...about, ...likely });
 }
 
 /** The state, the duration of the outage, and the last failure, in words. */

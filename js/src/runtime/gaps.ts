@@ -1,4 +1,4 @@
-/** Describes gaps: loaded only if the program does not handle a gap. */
+/** Describes missing messages, in errors and in the log. */
 
 import { DEVELOPMENT } from '../build.js';
 import { fromCode, type PubSubError } from '../errors.js';

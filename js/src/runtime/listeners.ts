@@ -9,17 +9,16 @@ type Name = keyof ClientEvents;
 
 /** The listeners of one client, and its iterations over state changes. */
 export class Listeners {
-  private readonly _readers = new Map<Recent<unknown>, Name>();
+  private readonly _readers = new Map<Recent<ClientEvents[Name]>, Name>();
 
   /** @param logger Receives errors without a listener. */
   constructor(readonly logger: Logger) {}
 
   /** State changes from now on. */
   open<K extends Name>(name: K): Recent<ClientEvents[K]> {
-    const reader = new Recent<ClientEvents[K]>(() => this._readers.delete(entry));
-    const entry = reader as Recent<unknown>;
-    this._readers.set(entry, name);
-    return reader;
+    const reader = new Recent<ClientEvents[Name]>(() => this._readers.delete(reader));
+    this._readers.set(reader, name);
+    return reader as Recent<ClientEvents[K]>;
   }
 
   /**

@@ -20,6 +20,10 @@ import type { Waiting } from './waiting.js';
 /** A message of this type changes the sender's presence (HIP-56, Client SDK). */
 const PRESENCE_UPDATE = 'presence.update';
 
+/** Load the errors about arguments. */
+const texts = (driver: Driver, options: Waiting) =>
+  driver.part(PARTS.arguments, driver.timed(options));
+
 /** @internal Publish one message, with its values at the call; see `PubSub.publish`. */
 export async function publish(
   driver: Driver,
@@ -32,10 +36,8 @@ export async function publish(
   if (!DEVELOPMENT || typeof message !== 'string') checkPublishing(options, ['ttl', 'id']);
   const { maxPayload } = driver;
   const one = prepare(topic, message, maxPayload, options);
-  if (!one) {
-    const { refuseMessage } = await driver.part(PARTS.arguments, driver.timed(options));
-    return refuseMessage(topic, message, maxPayload, options);
-  }
+  if (!one)
+    return (await texts(driver, options)).refuseMessage(topic, message, maxPayload, options);
   const { data, type } = one.publication;
   if (type === PRESENCE_UPDATE && options.via !== 'rest') {
     await updatePresence(driver, topic, data as JsonObject, options);
@@ -54,7 +56,7 @@ export async function publishMany(
   checkPublishing(options, []);
   const { maxPayload } = driver;
   if (typeof Object(messages)[Symbol.iterator] !== 'function') {
-    return (await driver.part(PARTS.arguments, driver.timed(options))).refuseMany(messages);
+    return (await texts(driver, options)).refuseMany(messages);
   }
   const items: Prepared[] = [];
   for (const given of messages) {
@@ -63,9 +65,8 @@ export async function publishMany(
     const item = prepare(topic, message, maxPayload);
     if (item) items.push(item);
     else {
-      const { refuseMessage } = await driver.part(PARTS.arguments, driver.timed(options));
       const at = DEVELOPMENT ? { item: items.length } : undefined;
-      refuseMessage(topic, message, maxPayload, at);
+      (await texts(driver, options)).refuseMessage(topic, message, maxPayload, at);
     }
   }
   return driver.operate(options, ({ publisher }, timed) => publisher.publishMany(items, timed));
@@ -80,8 +81,7 @@ export async function updatePresence(
 ): Promise<void> {
   const isFit = (topic === undefined || isTopic(topic)) && isObject(data);
   if (!(isFit && sizeOf(data) <= driver.maxPayload)) {
-    const { checkPresence } = await driver.part(PARTS.arguments, driver.timed(options));
-    checkPresence(topic, data, driver.maxPayload);
+    (await texts(driver, options)).checkPresence(topic, data, driver.maxPayload);
   }
   await driver.operate(options, ({ publisher }, timed) =>
     publisher.updatePresence(topic, data, timed),

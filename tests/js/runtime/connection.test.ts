@@ -2,8 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import type { ServerFrame } from '../../../js/src/generated/wire.js';
-import { Connection } from '../../../js/src/runtime/connection.js';
-import type { Session } from '../../../js/src/session/session.js';
+import { Connection, type Owner } from '../../../js/src/runtime/connection.js';
 import type { Receiver, Transport, TransportEnd } from '../../../js/src/transports/transport.js';
 import { type Decoded, Malformed, Unknown } from '../../../js/src/wire/decoded.js';
 import { deferred } from './server.js';
@@ -30,22 +29,14 @@ function reading() {
   const receive = (frame: ServerFrame) => got.push((frame as { ref: string }).ref);
   const connection = new Connection(
     {
-      session: { receive } as unknown as Session,
+      session: { receive },
       clock,
-      options: {
-        logger: {
-          warn: (text) => output.push(text),
-          error: () => {},
-          debug: (text) => output.push(text),
-        },
-      },
+      options: { logger: { debug: (text: string) => output.push(text) } },
+      listeners: { report: ({ message }: Error) => output.push(message) },
       crowded: false,
-      background: async () => {},
       handled: () => {},
-      malformed: (reason) => output.push(reason),
-      opened: () => {},
-      dropped: (end) => ends.push(end),
-    },
+      dropped: (end: TransportEnd) => ends.push(end),
+    } as unknown as Owner,
     transport,
   );
   transport.open(connection);
@@ -109,7 +100,10 @@ test('invalid frames are distinguished, without their content', () => {
   receiver.frame(new Unknown('te"leport'));
   receiver.frame(pong('1'));
   assert.deepEqual(got, ['1']);
-  assert.deepEqual(output, ['not JSON', 'A frame of unknown type "te\\"leport" was ignored.']);
+  assert.deepEqual(output, [
+    'A frame was skipped: not JSON.',
+    'A frame of unknown type "te\\"leport" was ignored.',
+  ]);
 });
 
 test('frames of one turn leave a socket of `ws` in one write', async () => {
