@@ -108,12 +108,10 @@ class Publisher:
         except asyncio.CancelledError:
             driver.give_up(ref)
             raise
-        if isinstance(outcome, Acked) and outcome.results[0].error is None:
-            answer = outcome.results[0]
-            return Published(
-                answer.id or one.id, answer.timestamp, answer.seq, bool(answer.duplicate)
-            )
-        (result,) = self._results_of(outcome, [one], seconds, deadline)
+        if isinstance(outcome, Acked):
+            result = _published(outcome.results[0], one)
+        else:
+            result = self._failure(outcome, one, seconds, deadline)
         if isinstance(result, PubSubError):
             raise result
         return result
@@ -140,7 +138,11 @@ class Publisher:
             publish = Publish(ref, messages, size, self._policy, batch=True)
             try:
                 outcome = await self._submit(publish, deadline, via)
-                results += self._results_of(outcome, chunk, seconds, deadline)
+                if isinstance(outcome, Acked):
+                    pairs = zip(outcome.results, chunk, strict=True)
+                    results += [_published(result, one) for result, one in pairs]
+                else:
+                    results += [self._failure(outcome, one, seconds, deadline) for one in chunk]
             except asyncio.CancelledError:
                 driver.give_up(ref)
                 raise
@@ -168,23 +170,12 @@ class Publisher:
         acked = await self._http.publish(publish, deadline, certain=via == "rest")
         return acked or await self._submit(publish, deadline, "socket")
 
-    def _results_of(
-        self, outcome: Outcome, items: Sequence[Prepared], seconds: float, deadline: float
-    ) -> list[Published | PubSubError]:
-        if isinstance(outcome, Acked):
-            return [
-                _published(result, item)
-                for result, item in zip(outcome.results, items, strict=True)
-            ]
-        late = self._clock.now() >= deadline
-        return [self._failure(outcome, item, seconds, late=late) for item in items]
-
     def _failure(
-        self, outcome: Rejected | Unknown, item: Prepared, seconds: float, *, late: bool
+        self, outcome: Rejected | Unknown, item: Prepared, seconds: float, deadline: float
     ) -> PubSubError:
         topic, id = item.publication.topic, item.id
         if isinstance(outcome, Unknown):
-            if late:
+            if self._clock.now() >= deadline:
                 return OperationTimeout(_LATE, topic=topic, id=id, outcome_unknown=True)
             return OperationTimeout(code="outcome_unknown", topic=topic, id=id)
         if outcome.code == "timeout":
