@@ -56,7 +56,7 @@ def test_a_batch_outside_of_its_with_block_names_it(ps: PubSub) -> None:
     for batch in (sent, ps.batch()):
         with pytest.raises(UsageError, match="This batch is not open") as caught:
             batch.publish("demo.1", {"data": 2})
-        assert caught.value.remedy == "Publish inside its `with` block."
+        assert caught.value.remedy == "Publish inside its block."
 
 
 def test_every_operation_blocks_until_its_result_is_there(ps: PubSub) -> None:

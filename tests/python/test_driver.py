@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections import deque
 from itertools import groupby
 from types import SimpleNamespace
@@ -183,7 +184,7 @@ def perform(ports: Ports, effect: Effect) -> None:
 
 class ScriptedTransport:
     incremental = True
-    largest: int | None = None
+    largest: float = math.inf
 
     def __init__(self, clock: VirtualClock) -> None:
         self.last_received = clock.now()
@@ -269,7 +270,7 @@ class Rig:
     async def dialed(self) -> ScriptedTransport:
         self.session.answer(events.Connect, effects.Dial("websocket"))
         self.driver.connect()
-        self.driver.state = "connected"
+        self.driver.failures.state = "connected"
         await self.clock.settle()
         return self.transports[-1]
 
@@ -564,7 +565,7 @@ async def test_states_that_look_alike_are_one_change(rig: Rig) -> None:
     rig.wake()
     assert [change.to for change in rig.changes] == ["connecting", "reconnecting"]
     assert rig.changes[-1] == StateChange("connecting", "reconnecting", 1006, "lost", 0.5, 1)
-    assert rig.driver.state == "reconnecting"
+    assert rig.driver.failures.state == "reconnecting"
 
 
 async def test_the_features_announced_by_the_server_are_known(rig: Rig) -> None:

@@ -38,14 +38,6 @@ async def test_an_unread_iteration_keeps_the_newest_changes() -> None:
     assert (len(seen), seen[-1]) == (256, "999")
 
 
-async def test_it_can_be_left_early() -> None:
-    stream = StateStream(set())
-    stream.put(change())
-    await stream.aclose()
-    stream.put(change())
-    assert await _all(stream) == []
-
-
 async def test_an_iteration_that_a_break_has_ended_is_forgotten() -> None:
     listeners = Listeners(None, None, lambda work, name: asyncio.create_task(work))
     for _ in range(3):

@@ -301,10 +301,10 @@ async def test_a_server_that_is_restarted_is_a_warning_and_other_failures_are_er
     ps = pubsub_memory.client()
     await ps.connect()
     with caplog.at_level(logging.INFO, logger="hanzoai.pubsub"):
-        ps._ready().listeners.report(
+        ps._ready().driver.listeners.report(
             ConnectionFailed("It is shutting down.", code="going_away"), None
         )
-        ps._ready().listeners.report(ConnectionFailed("Nobody answers."), None)
+        ps._ready().driver.listeners.report(ConnectionFailed("Nobody answers."), None)
     lines = [(record.levelname, record.getMessage().split(":")[0]) for record in caplog.records]
     assert lines == [("WARNING", "going_away"), ("ERROR", "connection_failed")]
 

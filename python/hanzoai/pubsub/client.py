@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import warnings
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, TypeVar, Unpack, overload
 
 from hanzoai.pubsub.errors import ClosedError
@@ -145,7 +146,7 @@ class PubSubClient:
     def state(self) -> StateName:
         """The current state."""
         if self._operations is not None:
-            return self._operations.driver.state
+            return self._operations.driver.failures.state
         return "closed" if self._closed else "initialized"
 
     @property
@@ -244,7 +245,7 @@ class PubSubClient:
 
         An iterator that is not read keeps its newest 256 changes.
         """
-        return self._ready().listeners.states()
+        return self._ready().driver.listeners.states()
 
     def subscribe(
         self,
@@ -416,20 +417,13 @@ class PubSubClient:
             InvalidPayload: A payload is not JSON; nothing was sent.
             PayloadTooLarge: A payload is larger than the limit; nothing was sent.
         """
-        if self._tracing is None:
-            return await self._publish_many(messages, timeout, via)
-        with self._tracing.publishing_many(messages) as traced:
-            return await self._publish_many(traced, timeout, via)
-
-    async def _publish_many(
-        self,
-        messages: Sequence[tuple[str, Outgoing] | Mapping[str, Any]],
-        timeout: Duration | None,
-        via: Via,
-    ) -> list[Published | PubSubError]:
-        publisher = self._ready().publisher
-        prepared = publisher.prepare_items(messages)
-        return await publisher.publish_many(prepared, timeout=timeout, via=via)
+        tracing = self._tracing
+        with (
+            nullcontext(messages) if tracing is None else tracing.publishing_many(messages) as sent
+        ):
+            publisher = self._ready().publisher
+            prepared = publisher.prepare_items(sent)
+            return await publisher.publish_many(prepared, timeout=timeout, via=via)
 
     def batch(self, *, timeout: Duration | None = None, via: Via = "auto") -> Batch:
         """Collect publishes and send them together.
@@ -544,7 +538,7 @@ class PubSubClient:
             type=type,
             concurrency=concurrency,
             allow=allow,
-            report=self._ready().listeners.report,
+            report=self._ready().driver.listeners.report,
             tracing=self._tracing,
         )
 
@@ -786,7 +780,7 @@ class PubSubClient:
 
     def _report(self, error: Exception, topic: str | None) -> None:
         """Pass an error that no call can raise to ``on_error``, or log it."""
-        self._ready().listeners.report(error, topic)
+        self._ready().driver.listeners.report(error, topic)
 
     def _ended(self) -> PubSubError:
         failed = None if self._operations is None else self._operations.driver.error

@@ -9,7 +9,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar, cast
 
 from hanzoai.pubsub.durations import seconds_of
-from hanzoai.pubsub.errors import ClosedError, OperationTimeout, PubSubError, UsageError
+from hanzoai.pubsub.errors import ClosedError, OperationTimeout, PubSubError
 from hanzoai.pubsub.model import Data
 from hanzoai.pubsub.runtime.ownership import ForkedError
 from hanzoai.pubsub.values import Message
@@ -288,10 +288,7 @@ class BlockingBatch:
         self, topic: str, message: Outgoing, *, ttl: Ttl | None = None, id: str | None = None
     ) -> str:
         """Add a message and return its id; see ``Batch.publish``."""
-        try:
-            return self._batch.publish(topic, message, ttl=ttl, id=id)
-        except UsageError as error:
-            raise UsageError(error.message, remedy="Publish inside its `with` block.") from None
+        return self._batch.publish(topic, message, ttl=ttl, id=id)
 
     def __enter__(self) -> Self:
         self._call(self._batch.__aenter__)

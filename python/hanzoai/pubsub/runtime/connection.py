@@ -92,7 +92,6 @@ class Connection:
         self._transport: Transport | None = None
         self._dialect: PlainDialect | None = None
         self._task: asyncio.Task[None] | None = None
-        self._largest: int | None = 0
         self._turn = 0
         self._paused = False
 
@@ -110,14 +109,9 @@ class Connection:
         elif self._transport is not None:
             self._transport.send(frame)
 
-    def _write(self, frame: ClientFrame) -> None:
-        if self._transport is not None:
-            self._transport.send(frame)
-
     def dial(self, name: TransportName, /) -> None:
         """See ``Ports``."""
         self._dialect = None
-        self._largest = 0
         self._paused = False
         self._failures.dialed(name)
         transport = self._transport = self._dial(name)
@@ -178,9 +172,8 @@ class Connection:
         if transport is None:
             return
         session, steps, deliveries = self._session, self._steps, self._deliveries
-        if transport.largest != self._largest:
-            self._largest = transport.largest
-            deliveries.expect(self._largest)
+        if transport.largest > deliveries.largest:
+            deliveries.expect(transport.largest)
         rest = iter(frames)
         try:
             for frame in rest:
@@ -200,7 +193,7 @@ class Connection:
                     elif type(frame) is PublishedFrame and self._dialect is None:
                         session.published(frame)
                     else:
-                        self._receive(frame)
+                        self._receive(frame, transport)
                 finally:
                     steps.busy = False
                 if steps.waiting:
@@ -226,7 +219,7 @@ class Connection:
 
     # ------------------------------------------------------------ inside
 
-    def _receive(self, frame: Decoded) -> None:
+    def _receive(self, frame: Decoded, transport: Transport) -> None:
         """Pass a frame to the session; `auth.ok` shows whether the server needs a dialect."""
         if isinstance(frame, Malformed):
             error = ProtocolError(f"A frame of the server was skipped: {frame.reason}.")
@@ -241,7 +234,7 @@ class Connection:
             elif self._dialect is None:
                 from hanzoai.pubsub.dialects.plain.plain_dialect import PlainDialect
 
-                self._dialect = PlainDialect(self._session, self._write)
+                self._dialect = PlainDialect(self._session, transport.send)
         (self._dialect or self._session).receive(frame, self._clock.wall_ms())
 
     def _read_on(self, transport: Transport, rest: Iterator[Incoming], *_: object) -> None:

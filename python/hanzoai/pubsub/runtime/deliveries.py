@@ -28,6 +28,7 @@ class Deliveries:
         near_limit: Inboxes that the messages of one burst might fill.
         give_way: Whether an inbox is full, or has received many entries at once, so that the tasks
             that read the inboxes have to run before the next frame.
+        largest: Bytes on the wire of the largest message so far; infinite if unknown.
     """
 
     def __init__(self, *, echo: bool) -> None:
@@ -35,14 +36,14 @@ class Deliveries:
         self._inboxes: dict[int, Inbox] = {}
         self.near_limit: Final[set[Inbox]] = set()
         self.give_way = False
+        self.largest: float = 0
         self._own_ids: dict[str | None, None] = {}
-        self._largest: int | None = 0
 
     # ------------------------------------------------------------ routing
 
     def add(self, sub: int, inbox: Inbox) -> None:
         """Route entries of the session to a subscription."""
-        inbox.expect(self._largest)
+        inbox.expect(self.largest)
         self._inboxes[sub] = inbox
         self.near_limit.add(inbox)
 
@@ -69,15 +70,11 @@ class Deliveries:
         while len(own) > _OWN_IDS + unsettled:
             del own[next(iter(own))]
 
-    def expect(self, largest: int | None) -> None:
-        """Set the maximum size of messages on the wire; None if unknown.
-
-        With this bound, the inboxes need not measure each message.
-        """
-        known = self._largest
-        self._largest = None if largest is None or known is None else max(largest, known)
+    def expect(self, largest: float) -> None:
+        """Raise `largest`. With this bound, the inboxes need not measure each message."""
+        self.largest = largest
         for inbox in self._inboxes.values():
-            inbox.expect(self._largest)
+            inbox.expect(largest)
             self.near_limit.add(inbox)
 
     def blocking(self) -> list[Inbox]:

@@ -25,7 +25,7 @@ from hanzoai.pubsub.runtime.watch import Watch
 from hanzoai.pubsub.session.ports import Unknown
 from hanzoai.pubsub.session.session import Session
 from hanzoai.pubsub.settings.checks import check_seconds
-from hanzoai.pubsub.values import StateChange, StateName
+from hanzoai.pubsub.values import StateChange
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,7 +82,6 @@ class Driver:
         self.tokens = tokens
         self.loop = asyncio.get_running_loop()
         self.owner = Owner(self.loop)
-        self.state: StateName = "initialized"
         self.failures = Failures(options, clock)
         self.is_finished = False
         self.error: PubSubError | None = None
@@ -260,7 +259,7 @@ class Driver:
 
     def connect(self) -> None:
         """Connect, unless this was requested before."""
-        if self.state == "initialized":
+        if self.failures.state == "initialized":
             self._watch.start()
             self.call(self.session.connect, opened=self.options.socket_url in self._opened)
 
@@ -397,7 +396,6 @@ class Driver:
         before = PUBLIC[change.from_]
         if before == change.public:
             return
-        self.state = change.public
         shown = StateChange(
             from_=before,
             to=change.public,

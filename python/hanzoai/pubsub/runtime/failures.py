@@ -37,12 +37,14 @@ class Failures:
     """The failures of one client.
 
     Attributes:
+        state: The current state.
         last: Failure of the last connection or attempt, until there is a connection again.
         cause: The exception of ``get_token``, if that caused the failure.
     """
 
     def __init__(self, options: ClientOptions, clock: Clock) -> None:
         self._clock = clock
+        self.state: StateName = "initialized"
         # Unix milliseconds and monotonic seconds since when there has been no connection.
         self._disconnected_since = (clock.wall_ms(), clock.now())
         self.last: StateChange | None = None
@@ -50,7 +52,6 @@ class Failures:
         self._url = options.socket_url
         self._auto = options.transport == "auto"
         self._dialed: TransportName | None = None
-        self._state: StateName = "initialized"
         self._socket_failed = "it did not open in time"
         self._logged_outage = False
         self._logged_fallback = False
@@ -58,7 +59,7 @@ class Failures:
     @property
     def transport(self) -> TransportName | None:
         """The transport of the current connection; None without a connection."""
-        return self._dialed if self._state == "connected" else None
+        return self._dialed if self.state == "connected" else None
 
     # ------------------------------------------------------------ events
 
@@ -79,7 +80,7 @@ class Failures:
         """The public state has changed."""
         if change.from_ in ("initialized", "connected"):
             self._disconnected_since = (self._clock.wall_ms(), self._clock.now())
-        self._state = change.to
+        self.state = change.to
         if change.to == "connected":
             self.last = self.cause = None
             self._logged_outage = False
@@ -97,9 +98,9 @@ class Failures:
         """The reason why there is no connection, in words."""
         if self.last is not None:
             return reason_of(self.last)
-        if self._dialed is None and self._state == "connecting":
+        if self._dialed is None and self.state == "connecting":
             return "`get_token` has not returned."
-        return f"the server has not answered; the state is {self._state}."
+        return f"the server has not answered; the state is {self.state}."
 
     def not_connected(
         self, seconds: float, *, code: str | None = None, topic: str | None = None
@@ -116,14 +117,14 @@ class Failures:
 
     def describe_state(self) -> str:
         """The state, the duration of the outage, and the last failure, in words."""
-        connected = self._state == "connected"
+        connected = self.state == "connected"
         outage = "" if connected else f", no connection for {self._outage_seconds():.1f} s"
         why = f" Last failure: {self.reason()}" if self.last is not None else ""
-        return f"State: {self._state}{outage}.{why}"
+        return f"State: {self.state}{outage}.{why}"
 
     def outage(self) -> str | None:
         """Since when there has been no connection, and why; None with a connection."""
-        if self._state == "connected":
+        if self.state == "connected":
             return None
         began = datetime.fromtimestamp(self._disconnected_since[0] / 1000).astimezone()
         since = f"{began.isoformat(timespec='seconds')} ({self._outage_seconds():.1f} s)"

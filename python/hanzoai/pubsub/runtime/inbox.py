@@ -7,6 +7,7 @@ before the next message.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from itertools import islice
 from typing import TYPE_CHECKING, Final, Literal, cast
@@ -77,7 +78,7 @@ class Inbox:
         """Whether the next burst might reach a bound; `put` sets it."""
         self._most = bounds.messages
         self._most_bytes = bounds.bytes
-        self._unmeasured = min(bounds.messages - 1, bounds.bytes // _LARGEST)
+        self._unmeasured: float = min(bounds.messages - 1, bounds.bytes // _LARGEST)
         """Number of entries that fit, whatever their sizes: with fewer, nothing is measured."""
         self._allowed = bounds.messages
         """Current limit of the queue: a replay may exceed `_most`."""
@@ -96,9 +97,9 @@ class Inbox:
 
     # ------------------------------------------------------------ the driver's side
 
-    def expect(self, largest: int | None) -> None:
-        """Set the maximum size of a message on the wire; None if unknown."""
-        each = _LARGEST if largest is None else _OVERHEAD + _BLOW_UP * largest
+    def expect(self, largest: float) -> None:
+        """Set the maximum size of a message on the wire; infinite if unknown."""
+        each = _LARGEST if largest == math.inf else _OVERHEAD + _BLOW_UP * largest
         self._unmeasured = min(self._most - 1, self._most_bytes // each)
 
     def put(self, messages: Sequence[Message]) -> None:

@@ -39,10 +39,9 @@ class StateStream:
         self._read = read
 
     def put(self, change: StateChange) -> None:
-        """Add a change, unless it has ended; drop the oldest if there are too many."""
-        if not self._finished:
-            self._changes.append(change)
-            self._waiters.notify()
+        """Add a change; drop the oldest if there are too many."""
+        self._changes.append(change)
+        self._waiters.notify()
 
     def finish(self) -> None:
         """End after the waiting changes."""
@@ -62,11 +61,6 @@ class StateStream:
             finally:
                 self._read.discard(self)
         return self._changes.popleft()
-
-    async def aclose(self) -> None:
-        """Stop reading."""
-        self._changes.clear()
-        self.finish()
 
 
 class Listener:

@@ -24,7 +24,6 @@ class Operations:
 
     Attributes:
         driver: The connection.
-        listeners: State changes, and errors that no call can raise.
         publisher: Publishes, and updates of presence.
         http: Operations over HTTP.
     """
@@ -38,9 +37,9 @@ class Operations:
         on_error: Handler[Exception] | None,
     ) -> None:
         tasks = Tasks(environment.clock)
-        self.listeners = Listeners(on_state, on_error, tasks.spawn)
+        listeners = Listeners(on_state, on_error, tasks.spawn)
         tokens = TokenSource(options, environment.clock)
-        self.driver = Driver(options, environment, tokens, tasks, self.listeners)
+        self.driver = Driver(options, environment, tokens, tasks, listeners)
         self.http = HttpApi(self.driver, environment)
         self.publisher = Publisher(self.driver, self.http)
         self._end_reported = False
@@ -52,7 +51,7 @@ class Operations:
         seconds = driver.timeout_of(timeout)
         driver.connect()
         driver.call(driver.session.connect)
-        if not await driver.until(lambda: driver.state == "connected", seconds):
+        if not await driver.until(lambda: driver.failures.state == "connected", seconds):
             driver.check_open()
             raise driver.failures.not_connected(seconds)
 
@@ -68,7 +67,8 @@ class Operations:
     def abandon(self) -> bool:
         """The client was garbage-collected: end without waiting. Returns whether it was open."""
         driver = self.driver
-        if driver.is_finished or driver.state == "initialized" or driver.loop.is_closed():
+        began = driver.failures.state != "initialized"
+        if driver.is_finished or not began or driver.loop.is_closed():
             return False
         if driver.owner.is_foreign:  # the parent process goes on with it
             return False
@@ -84,4 +84,4 @@ class Operations:
             if self._end_reported:
                 return
             self._end_reported = True
-        self.listeners.report(error, error.topic or topics[0])
+        self.driver.listeners.report(error, error.topic or topics[0])

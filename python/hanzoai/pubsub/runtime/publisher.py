@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.runtime.driver import Driver
     from hanzoai.pubsub.runtime.http_operations import HttpApi
     from hanzoai.pubsub.session.ports import Outcome
-    from hanzoai.pubsub.settings.options import SendPolicy
     from hanzoai.pubsub.values import Duration, Outgoing, Ttl
 
 _BATCH_BYTES: Final = 1 << 20
@@ -49,9 +48,6 @@ class Publisher:
     def __init__(self, driver: Driver, http: HttpApi) -> None:
         self._driver = driver
         self._http = http
-        self._options = driver.options
-        self._clock = driver.clock
-        self._policy: SendPolicy = self._options.send_queue.policy
 
     def prepare(
         self, topic: str | None, message: Outgoing, ttl: Ttl | None = None, id: str | None = None
@@ -93,14 +89,15 @@ class Publisher:
         if via != "auto":
             check_choice("via", via, get_args(Via))
         driver = self._driver
+        options = driver.options
         one = prepare(topic, message, driver.max_payload, ttl=ttl, id=id)
         if one.publication.type == PRESENCE_UPDATE and via != "rest":
             await self.update_presence(topic, one.publication.data, timeout=timeout)
             return Published(one.id)
-        seconds = self._options.operation_timeout if timeout is None else driver.timeout_of(timeout)
-        deadline = self._clock.now() + seconds
+        seconds = options.operation_timeout if timeout is None else driver.timeout_of(timeout)
+        deadline = driver.clock.now() + seconds
         ref, messages = driver.number(), (one.publication,)
-        policy = self._policy
+        policy = options.send_queue.policy
         key = key if policy == "latest" else None
         publish = Publish(ref, messages, one.size, policy, key, False, background)
         try:
@@ -123,7 +120,7 @@ class Publisher:
         check_choice("via", via, get_args(Via))
         driver = self._driver
         seconds = driver.timeout_of(timeout)
-        deadline = self._clock.now() + seconds
+        deadline = driver.clock.now() + seconds
         driver.check_open()
         results: list[Published | PubSubError] = []
         peer = driver.peer
@@ -135,7 +132,7 @@ class Publisher:
         for chunk in batches(items, sizes, most, _BATCH_BYTES):
             ref, messages = driver.number(), tuple(item.publication for item in chunk)
             size = sum(item.size for item in chunk)
-            publish = Publish(ref, messages, size, self._policy, batch=True)
+            publish = Publish(ref, messages, size, driver.options.send_queue.policy, batch=True)
             try:
                 outcome = await self._submit(publish, deadline, via)
                 if isinstance(outcome, Acked):
@@ -158,9 +155,9 @@ class Publisher:
         peer = driver.peer
         if via == "rest" or (via == "auto" and peer is not None and not peer.acks):
             return self._request(publish, deadline, via)
-        if driver.state == "initialized":
+        if driver.failures.state == "initialized":
             driver.connect()
-        if not self._options.echo:
+        if not driver.options.echo:
             ids = (one.id for one in publish.messages)
             driver.deliveries.remember_own(ids, len(driver.session.publishes))
         return driver.settled(publish.ref, deadline, driver.session.publish, publish)
@@ -173,15 +170,20 @@ class Publisher:
     def _failure(
         self, outcome: Rejected | Unknown, item: Prepared, seconds: float, deadline: float
     ) -> PubSubError:
-        topic, id = item.publication.topic, item.id
+        driver, topic, id = self._driver, item.publication.topic, item.id
         if isinstance(outcome, Unknown):
-            if self._clock.now() >= deadline:
+            if driver.clock.now() >= deadline:
                 return OperationTimeout(_LATE, topic=topic, id=id, outcome_unknown=True)
             return OperationTimeout(code="outcome_unknown", topic=topic, id=id)
         if outcome.code == "timeout":
-            failures = self._driver.failures
+            failures, rate = driver.failures, driver.limits.publish_rate
+            why = f"The message could not be sent within {seconds:g} s. {failures.describe_state()}"
+            if failures.state == "connected" and rate:
+                why += (
+                    f" The client limits publishes to {rate:g} per second, the limit of the server."
+                )
             return OperationTimeout(
-                f"The message could not be sent within {seconds:g} s. {self._describe_state()}",
+                why,
                 topic=topic,
                 remedy=failures.remedy(None),
                 cause=failures.cause,
@@ -211,11 +213,11 @@ class Publisher:
         driver.check_open()
         seconds = driver.timeout_of(timeout)
         driver.connect()
-        ref, deadline = driver.number(), self._clock.now() + seconds
+        ref, deadline = driver.number(), driver.clock.now() + seconds
         update = driver.session.update_presence
         outcome = await driver.settled(ref, deadline, update, topic, dict(data), ref)
         if isinstance(outcome, Unknown):
-            if driver.state != "connected":
+            if driver.failures.state != "connected":
                 raise driver.failures.not_connected(seconds, code="not_connected", topic=topic)
             raise OperationTimeout(
                 f"The server did not answer the update of presence within {seconds:g} s. "
@@ -241,17 +243,6 @@ class Publisher:
 
         settled = driver.settled(ref, math.inf, update, topic, dict(data), ref)
         settled.add_done_callback(report)
-
-    # ------------------------------------------------------------ inside
-
-    def _describe_state(self) -> str:
-        """The reason why publishes are not sent, in words."""
-        driver = self._driver
-        text = driver.failures.describe_state()
-        rate = driver.limits.publish_rate
-        if driver.state == "connected" and rate:
-            text += f" The client limits publishes to {rate:g} per second, the limit of the server."
-        return text
 
 
 def _published(result: PublishResult, item: Prepared) -> Published | PubSubError:

@@ -261,9 +261,7 @@ class Batch:
             UsageError: Not inside the block.
         """
         if not self._open:
-            raise UsageError(
-                "This batch is not open.", remedy="Publish inside its `async with` block."
-            )
+            raise UsageError("This batch is not open.", remedy="Publish inside its block.")
         item = self._check(topic, message, ttl, id)
         self._items.append(item)
         return item.id

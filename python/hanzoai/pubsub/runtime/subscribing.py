@@ -153,7 +153,7 @@ class Feed:
 
     def _report(self, error: Exception, topic: str | None) -> None:
         if self._operations is not None:
-            self._operations.listeners.report(error, topic)
+            self._operations.driver.listeners.report(error, topic)
 
 
 def read_feed(

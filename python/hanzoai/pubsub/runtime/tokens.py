@@ -49,9 +49,7 @@ class TokenSource:
             ClosedError: The client was closed in the meantime.
             Exception: Any exception of the callback.
         """
-        if self._callback is None:
-            assert self.fixed is not None  # read_options requires one of the two
-            return self.fixed
+        assert self._callback is not None  # a fixed token never expires, and is never replaced
         task = self._task
         if task is None or task.done():
             context = TokenContext(reason, attempt)

@@ -74,8 +74,8 @@ class Transport(Protocol):
     last_received: float
     """Time, by `Clock.now`, of the last received byte, including pongs, pings and comments."""
 
-    largest: int | None
-    """Bytes on the wire of the largest received live message; None if not measured."""
+    largest: float
+    """Bytes on the wire of the largest received live message; infinite if not measured."""
 
     async def open(self, receiver: Receiver) -> None:
         """Connect. The transport is paused until the first `resume`.

@@ -6,6 +6,7 @@ Frames still go through the codec, so tests cover the bytes of the wire.
 from __future__ import annotations
 
 import asyncio
+import math
 from typing import TYPE_CHECKING, Protocol
 from weakref import WeakValueDictionary
 
@@ -100,7 +101,7 @@ class MemoryTransport:
     """
 
     incremental: bool = True
-    largest: int | None = None
+    largest = math.inf
 
     def __init__(self, peer: MemoryPeer, name: TransportName = "websocket") -> None:
         self._peer = peer

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
@@ -89,7 +90,7 @@ class SseTransport:
     """
 
     incremental: bool = False
-    largest: int | None = None
+    largest = math.inf
 
     def __init__(
         self,

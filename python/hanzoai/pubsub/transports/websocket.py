@@ -61,7 +61,7 @@ class WebSocketTransport:
         self._receiver: Receiver
         self.now = clock.now
         self.last_received: float = clock.now()
-        self.largest: int | None = 0
+        self.largest: float = 0
         self.max_frame: int = options.max_frame
 
     async def open(self, receiver: Receiver) -> None:
@@ -125,7 +125,7 @@ class WebSocketTransport:
             sizes = [*map(len, data)]
             self._unread -= sum(sizes)
             frames: list[Incoming] = []
-            at, largest = 0, self.largest or 0
+            at, largest = 0, self.largest
             while at < len(data):
                 if data[at].startswith(MESSAGE):
                     messages: list[Message] = []
