@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import signal
 import sys
 import threading
@@ -223,7 +222,7 @@ def test_a_handler_that_ends_the_client_is_not_waited_for(portal: Portal) -> Non
     go_on, finished = threading.Event(), threading.Event()
 
     def handle() -> None:
-        portal.release_handler()
+        portal.handler_release()()
         go_on.wait(BOUND)
         finished.set()
 
@@ -234,5 +233,4 @@ def test_a_handler_that_ends_the_client_is_not_waited_for(portal: Portal) -> Non
     assert not finished.is_set()
     go_on.set()
     assert finished.wait(BOUND)
-    with contextlib.suppress(Exception):
-        portal.release_handler()  # has no effect outside of a handler
+    portal.handler_release()()  # has no effect outside of a handler

@@ -555,6 +555,26 @@ def test_a_blocking_responder_does_not_wait_for_its_handlers_after_an_exception(
     assert waits == [0]
 
 
+def test_a_handler_that_closes_its_blocking_client_sends_no_reply(
+    pubsub_server: ThreadedServer,
+) -> None:
+    closed, reply_to = threading.Event(), f"{TOPIC}.replies.a"
+
+    def handle(_: Message) -> int:
+        ps.close()
+        closed.set()
+        return 5
+
+    with PubSub(token=pubsub_server.service_token(), **pubsub_server.options) as other:
+        replies = other.subscribe(reply_to).wait()
+        ps = PubSub(token=pubsub_server.service_token(), **pubsub_server.options)
+        ps.respond(TOPIC, handle).wait()
+        other.publish(TOPIC, {"type": "request", "data": 1, "meta": {"reply_to": reply_to}})
+        assert closed.wait(60)
+        other.publish(reply_to, {"type": "later", "data": 1})
+        assert replies.next(60).type == "later"
+
+
 async def test_a_request_whose_reply_topic_is_not_granted_in_time_was_not_sent() -> None:
     async with MemoryServer() as server:
         client = server.client(operation_timeout=1)

@@ -179,7 +179,12 @@ class PubSub:
         if portal is None:
             return
         portal.check()
-        portal.release_handler()
+        release = portal.handler_release()
+
+        async def close() -> None:
+            release()  # in the next turn, when the client publishes no result of the handler
+            await self._client.close(timeout)
+
         try:
             if portal.is_blocked():
                 logger.error(
@@ -189,7 +194,7 @@ class PubSub:
                     self,
                 )
                 return
-            portal.call(lambda: self._client.close(timeout))
+            portal.call(close)
         except ClosedError:
             return
         portal.stop()

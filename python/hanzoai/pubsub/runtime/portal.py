@@ -139,7 +139,7 @@ class Portal:
             try:
                 return function(*arguments)
             finally:
-                self._inside.release = None
+                del self._inside.release
 
         done = self._handlers.run(work)
         await asyncio.wait({done, released}, return_when=asyncio.FIRST_COMPLETED)
@@ -160,11 +160,9 @@ class Portal:
         self.post(turn.release)
         return not turn.acquire(timeout=_JOIN)
 
-    def release_handler(self) -> None:
-        """The handler of this thread closes the client, which must not wait for the handler."""
-        release = getattr(self._inside, "release", None)
-        if release is not None:
-            release()
+    def handler_release(self) -> Callable[[], object]:
+        """Return what ends the wait for the handler of this thread, if one runs in it."""
+        return getattr(self._inside, "release", lambda: None)
 
     def stop(self) -> None:
         """End the loop and its thread. Idempotent."""
