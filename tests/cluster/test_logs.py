@@ -12,7 +12,9 @@ import pytest
 
 from pubsub_server.access.setup import StartError
 from pubsub_server.backplanes.redis import failure_log, wire
+from pubsub_server.backplanes.redis.errors import RefusedError
 from pubsub_server.backplanes.redis.failure_log import FailureLog
+from pubsub_server.backplanes.redis.feed_log import FeedLog
 from pubsub_server.testing import running_server
 from tests.cluster.waiting import until
 from tests.ports import free_port
@@ -127,16 +129,30 @@ async def test_a_failure_that_repeats_is_logged_once_a_minute(
 ) -> None:
     failures = FailureLog(logging.getLogger("pubsub_server"))
     for line in ("cannot read: a", "cannot read: a", "cannot read: b", "cannot read: a"):
-        failures.warn(line)
+        failures.note(line)
     assert lines(caplog, "cannot read: a") == lines(caplog, "cannot read: b") == [logging.WARNING]
     failures.succeeded()
-    failures.warn("cannot read: a")
+    failures.note("cannot read: a")
     assert lines(caplog, "cannot read: a") == [logging.WARNING] * 2
     monkeypatch.setattr(failure_log, "LOG_EVERY", 0)
     other = FailureLog(logging.getLogger("pubsub_server"))
-    other.warn("cannot read: c")
-    other.warn("cannot read: c")
+    other.note("cannot read: c")
+    other.note("cannot read: c")
     assert lines(caplog, "cannot read: c") == [logging.WARNING] * 2
+
+
+async def test_a_refused_subscription_is_logged_once_as_an_error(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    log = FeedLog()
+    for _ in range(2):
+        log.failed("feed", RefusedError("the user lacks a permission", "give it"))
+    assert [(each.levelno, each.getMessage()) for each in caplog.records] == [
+        (
+            logging.ERROR,
+            "cannot receive messages from Redis: the user lacks a permission: give it",
+        )
+    ]
 
 
 async def test_heartbeats_and_reads_that_keep_failing_are_each_logged_once(

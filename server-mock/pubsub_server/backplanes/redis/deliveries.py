@@ -304,7 +304,7 @@ class CatchingUp:
             await self._deliveries.discover(topic, since)
         except LINK_ERRORS as error:
             # The next sweep repeats it.
-            self._failures.warn(f"{_UNREAD}: {cause(error)}")
+            self._failures.note(f"{_UNREAD}: {cause(error)}")
 
     def _owed_since(self, topic: str, now: int) -> int | None:
         """Unix ms from which patterns may miss messages of an opening topic; None if none do."""
@@ -360,7 +360,7 @@ class CatchingUp:
         """
         errors = [error for error in found if error is not None]
         if texts := {cause(error) for error in errors if isinstance(error, LINK_ERRORS)}:
-            self._failures.warn(f"{_UNREAD}: {', '.join(sorted(texts))}")
+            self._failures.note(f"{_UNREAD}: {', '.join(sorted(texts))}")
         for error in errors:
             if not isinstance(error, LINK_ERRORS):
                 raise error

@@ -568,7 +568,7 @@ class Feeds:
         if silent and self.receiving:
             # The loss of a server shows in one connection after the other.
             self._silence_logged = True
-            self._failures.warn(
+            self._failures.note(
                 "this node receives nothing from some shards of Redis; check the servers of the"
                 " cluster (metric hanzo_pubsub_feed_silent_shards)"
             )

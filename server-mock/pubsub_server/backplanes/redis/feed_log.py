@@ -11,11 +11,10 @@ import logging
 from typing import Final
 
 from pubsub_server.backplanes.redis.errors import RefusedError, cause
+from pubsub_server.backplanes.redis.failure_log import FailureLog
 
 logger = logging.getLogger("pubsub_server.backplanes.redis.feed")
 
-REFUSED_EVERY: Final = 60.0
-"""Seconds between two log lines about Redis refusing a subscription."""
 LOSS_EVERY: Final = 10.0
 """Seconds between two log lines about lost connections to a server. After a failover, it may be a
 replica, and each write then closes the connection.
@@ -31,7 +30,7 @@ class FeedLog:
         self._unlogged: dict[object, str] = {}
         self._logged: dict[object, str] = {}
         self._losses_again_at: dict[str, float] = {}
-        self._refusals_again_at: dict[str, float] = {}
+        self._refusals = FailureLog(logger, logging.ERROR)
 
     def lost(self, feed: object, server: str) -> None:
         """An open connection to this server is lost; `failed` receives the reason."""
@@ -42,7 +41,7 @@ class FeedLog:
         server = self._unlogged.get(feed)
         if server is None:
             if isinstance(error, RefusedError):
-                self._refused(cause(error))
+                self._refusals.note(f"cannot receive messages from Redis: {cause(error)}")
             return
         now = self._loop.time()
         if now >= self._losses_again_at.get(server, now):
@@ -57,11 +56,3 @@ class FeedLog:
         self._unlogged.pop(feed, None)
         if self._logged.pop(feed, None) and not self._logged:
             logger.warning("reconnected the feed to Redis")
-
-    # ------------------------------------------------------------ inside
-
-    def _refused(self, why: str) -> None:
-        now = self._loop.time()
-        if now >= self._refusals_again_at.get(why, now):
-            self._refusals_again_at[why] = now + REFUSED_EVERY
-            logger.error("cannot receive messages from Redis: %s", why)

@@ -144,7 +144,7 @@ class Lease:
                 await self._beat()
             except LINK_ERRORS as error:
                 if not self._closing:
-                    self._failures.warn(f"cannot write the heartbeat of this node: {cause(error)}")
+                    self._failures.note(f"cannot write the heartbeat of this node: {cause(error)}")
                 self.up = False
             except Exception:
                 self.up = False
@@ -231,7 +231,7 @@ class Lease:
         try:
             await _all((self._revoke_all(names), self._revoke_without_heartbeat()))
         except LINK_ERRORS as error:
-            self._left_failures.warn(f"cannot remove what nodes have left in Redis: {cause(error)}")
+            self._left_failures.note(f"cannot remove what nodes have left in Redis: {cause(error)}")
         else:
             self._left_failures.succeeded()
 
