@@ -93,12 +93,20 @@ class Place:
             assert event.json["code"] == "unavailable", event
 
     async def subscribe(self, after: dict[str, int] | None = None) -> dict[str, Any]:
-        """Subscribe on a socket that closes immediately afterwards; return the answer."""
-        async with peer(self.node, self.token) as socket:
-            more = {} if after is None else {"after": after}
-            answer = await socket.subscribe(TOPIC, presence=False, **more)
-        await self.left()
-        return answer
+        """Subscribe on a socket until the store answers in time; close it and return the answer."""
+        frame: dict[str, Any] = {"type": "subscribe", "topics": [TOPIC], "presence": False}
+        if after is not None:
+            frame["after"] = after
+        while True:
+            async with peer(self.node, self.token) as socket:
+                await socket.send(frame)
+                answer = await socket.next()
+                while answer["type"] not in {"subscribed", "error"}:
+                    answer = await socket.next()
+            await self.left()
+            if answer["type"] == "subscribed":
+                return answer
+            assert answer["code"] == "unavailable", answer
 
 
 @asynccontextmanager
