@@ -23,7 +23,7 @@ Cell = tuple[str, Language]
 
 def shown(passed: bool) -> str:
     """Return the text of a table cell."""
-    return "✅" if passed else "known to fail"
+    return "passes" if passed else "known to fail"
 
 
 def read() -> dict[Cell, str]:
