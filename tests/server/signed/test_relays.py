@@ -276,6 +276,21 @@ async def test_a_broker_that_names_another_owner_is_rejected() -> None:
         assert server.stats.broken == {"signed.forged_by_broker": 1}
 
 
+async def test_the_end_of_a_broker_is_logged_once_with_its_address_and_the_remedy(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with node() as server, literal_broker() as broker:
+        async with both(server, broker):
+            pass
+        async with both(server, broker) as (one, stream), relay(server, broker) as two:
+            stream.close()
+            assert await end_of(one) == await end_of(two) == (1013, "unavailable")
+        (logged,) = [each for each in caplog.records if each.levelno >= logging.WARNING]
+        assert f"127.0.0.1:{broker.port} no longer relays signed.{TOPIC_HEX}" in logged.message
+        assert "the 2 sockets of the topic" in logged.message
+        assert "the broker has closed the stream; check that the broker is" in logged.message
+
+
 async def test_an_unreachable_broker_is_answered_with_502() -> None:
     gone = Broker()
     gone.port = free_port()

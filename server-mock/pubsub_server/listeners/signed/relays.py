@@ -172,16 +172,24 @@ class Relays:
                     socket.relayed(frame)
         except UpstreamError as error:
             reason = str(error)
-        except ValueError as error:
+        except ValueError:
             reason = "the broker sent a message that the topic's owner has not signed"
             self._forged()
-            _LOG.warning("closing the upstream of a signed topic: %s", error)
         except Exception:
             # Close its sockets: their messages are no longer read.
             reason = "the messages of the broker cannot be relayed"
             _LOG.exception("closing the upstream of a signed topic")
         if relay.upstream is not upstream:
             return
+        if relay.peer is not None or relay.topic not in self._known:  # mirrors log their own
+            _LOG.warning(
+                "%s no longer relays signed.%s, and this server closes the %d sockets of the topic"
+                " with 1013: %s; check that the broker is running and reachable from this server",
+                relay.peer or "the Bee node of signed_upstream",
+                relay.topic.hex(),
+                len(relay.sockets),
+                reason,
+            )
         relay.ended = True
         self._forget(relay)
         self._close(relay)
