@@ -44,7 +44,15 @@ export function account(
   });
   const panel = h(
     'div',
-    { id: 'account', popover: 'auto', class: 'sheet', role: 'dialog', 'aria-label': 'Account' },
+    {
+      id: 'account',
+      popover: 'auto',
+      class: 'sheet',
+      role: 'dialog',
+      'aria-label': 'Account',
+      tabindex: -1,
+      autofocus: true,
+    },
     h('h2', {}, 'Signed in'),
     facts,
     h(

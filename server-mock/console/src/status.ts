@@ -51,6 +51,9 @@ export function status(connection: Connection): readonly [button: HTMLElement, p
       class: 'sheet',
       role: 'dialog',
       'aria-label': 'Connection',
+      // Opened, it has the focus: it has no control, and follows the whole page.
+      tabindex: -1,
+      autofocus: true,
     },
     h('h2', {}, 'Connection'),
     h('p', { class: 'quiet' }, () => explain(connection.last.value, now.value) || 'No problems.'),
