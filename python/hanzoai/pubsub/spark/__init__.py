@@ -87,7 +87,10 @@ def register(spark: SparkSession | Any) -> None:
             "This Spark session was stopped.",
             remedy="Create another session with `SparkSession.builder.getOrCreate()`.",
         )
-    _let_local_workers_run_this_python(spark)
+    context = _context(spark)
+    if context is not None:
+        _let_local_workers_run_this_python(context)
+        _let_streams_find_this_zip(context)
     _activate(spark)
     try:
         sources.register(HanzoPubSub)
@@ -113,14 +116,26 @@ def _activate(spark: Any) -> None:
         jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)  # noqa: SLF001
 
 
-def _let_local_workers_run_this_python(spark: Any) -> None:
-    """Set the workers' Python: without an activated environment, `python3` is another one."""
-    if "PYSPARK_PYTHON" in os.environ:
-        return
+def _context(spark: Any) -> Any:
     try:
-        context = spark.sparkContext
-    except Exception:  # Spark Connect has none: the cluster chooses its Python.
-        return
-    named = context.getConf().get("spark.pyspark.python")
+        return spark.sparkContext
+    except Exception:  # Spark Connect has none: its server chooses Python and paths.
+        return None
+
+
+def _let_local_workers_run_this_python(context: Any) -> None:
+    """Set the workers' Python: without an activated environment, `python3` is another one."""
+    named = os.environ.get("PYSPARK_PYTHON") or context.getConf().get("spark.pyspark.python")
     if named is None and str(context.master).startswith("local"):
         context.pythonExec = sys.executable
+
+
+def _let_streams_find_this_zip(context: Any) -> None:
+    """Put the zip of this package on the Python path of all of Spark's processes.
+
+    Spark does not pass the files of `--py-files` to the process that plans a streaming read.
+    """
+    zipped = getattr(__spec__.loader, "archive", None)
+    paths = context.environment.get("PYTHONPATH", "").split(os.pathsep)
+    if zipped is not None and zipped not in paths:
+        context.environment["PYTHONPATH"] = os.pathsep.join(filter(None, (*paths, zipped)))
