@@ -34,19 +34,14 @@ export class Fifo<Value extends object> {
 
   /** Add a value before all that are later; these are behind all others. */
   _insert(value: Value, isLater: (other: Value) => boolean): void {
-    const { _values: values, _size: size } = this;
-    let end = values.length;
-    // Nearly every value is the latest.
-    if (!size || !isLater(values[end - 1] as Value)) {
+    const { _values: values } = this;
+    // Nearly every value is the latest. The place of any other is usually near the head.
+    if (!this._size || !isLater(values.at(-1) as Value)) {
       this._add(value);
       return;
     }
     let place = this._gone;
-    while (place < end) {
-      const middle = (place + end) >> 1;
-      if (isLater(values[middle] as Value)) end = middle;
-      else place = middle + 1;
-    }
+    while (!isLater(values[place] as Value)) place += 1;
     values.splice(place, 0, value);
   }
 

@@ -37,7 +37,7 @@ class PresenceValues {
   /** Merge an update: the newest value of each key counts; null deletes on the server. */
   update(topic: Topic, data: JsonObject): void {
     if (topic === undefined) {
-      for (const [other, earlier] of this._byTopic) this._leave(other, earlier, data);
+      for (const other of this._byTopic.keys()) this.forget(other, data);
     }
     const earlier = this._byTopic.get(topic);
     this._byTopic.delete(topic);
@@ -56,10 +56,11 @@ class PresenceValues {
     return without(data, { ...this._byTopic.get(undefined), ...this._byTopic.get(topic) });
   }
 
-  /** Forget refused values. */
+  /** Forget the values under the keys of `data`. */
   forget(topic: Topic, data: JsonObject): void {
-    const earlier = this._byTopic.get(topic);
-    if (earlier) this._leave(topic, earlier, data);
+    const left = without(this._byTopic.get(topic) ?? {}, data);
+    if (Object.keys(left).length) this._byTopic.set(topic, left);
+    else this._byTopic.delete(topic);
   }
 
   /** The updates to send: first the one for all topics, then one per topic. */
@@ -85,13 +86,6 @@ class PresenceValues {
     for (const topic of this._byTopic.keys()) {
       if (topic !== undefined && !wanted(topic)) this._byTopic.delete(topic);
     }
-  }
-
-  /** Remove the keys of `data`. */
-  private _leave(topic: Topic, earlier: JsonObject, data: JsonObject): void {
-    const left = without(earlier, data);
-    if (Object.keys(left).length) this._byTopic.set(topic, left);
-    else this._byTopic.delete(topic);
   }
 }
 

@@ -12,7 +12,7 @@ import type { SubscriptionState } from './subscription_state.js';
 
 /** The `presence` part of a session. */
 export class Presence {
-  private readonly _members = new PresenceMembers();
+  readonly members: PresenceMembers = new PresenceMembers();
 
   constructor(
     private readonly _context: Context,
@@ -24,17 +24,12 @@ export class Presence {
 
   /** Take a join, update or leave from a message to these subscriptions. */
   message(message: Envelope, states: readonly SubscriptionState[]): void {
-    if (states.some(wants)) this._showAll(this._members.apply(message));
+    if (states.some(wants)) this._showAll(this.members.apply(message));
   }
 
   /** All members of a topic. */
   snapshot({ topic, members }: PresenceSnapshotFrame): void {
-    if (this._wanted(topic)) this._showAll(this._members.snapshot(topic, members));
-  }
-
-  /** The connection or stream is lost. */
-  lost(): void {
-    this._members.lost();
+    if (this._wanted(topic)) this._showAll(this.members.snapshot(topic, members));
   }
 
   /**
@@ -43,12 +38,12 @@ export class Presence {
    * @param known The server still knows this client.
    */
   reconnected(known: boolean): void {
-    if (this._members.reconnected(known)) this._context.timers.start('grace', presenceGrace);
+    if (this.members.reconnected(known)) this._context.timers.start('grace', presenceGrace);
   }
 
   /** The timer `grace` fired: members that have not returned have left. */
   expire(): void {
-    this._showAll(this._members.expire());
+    this._showAll(this.members.expire());
   }
 
   // ---------------------------------------------------------------- from the subscriptions
@@ -59,24 +54,25 @@ export class Presence {
    * @param hidden They were refused for now: show empty lists.
    */
   show(state: SubscriptionState, hidden?: boolean): void {
-    for (const [topic, known] of wants(state) ? this._members.complete() : []) {
+    for (const [topic, known] of wants(state) ? this.members.complete() : []) {
       if (covers(state, topic) && !this._leadsTo(state, topic)) {
         const members = hidden ? [] : known;
-        this._showOne(state, { topic, members, change: 'snapshot', member: undefined });
+        const change = { topic, members, change: 'snapshot', member: undefined } as const;
+        this._deliveries.presenceChanged(state.request.sub, change);
       }
     }
   }
 
   /** Forget topics whose presence no subscription wants. */
   keepTopics(): void {
-    this._members.keep((topic) => this._wanted(topic));
+    this.members.keep((topic) => this._wanted(topic));
   }
 
   /** The server answered a subscription on a new connection. */
   answered(state: SubscriptionState): void {
     if (!wants(state)) return;
     const all = [...this._routes.all.values()];
-    const changes = this._members.forgetUnproven(
+    const changes = this.members.forgetUnproven(
       (topic) => this._leadsTo(state, topic),
       (topic) => all.some((other) => wants(other) && other.patterns.includes(topic)),
     );
@@ -104,13 +100,9 @@ export class Presence {
   private _showAll(changes: readonly PresenceChange[]): void {
     for (const change of changes) {
       for (const state of this._routes.find(change.topic)) {
-        if (wants(state)) this._showOne(state, change);
+        if (wants(state)) this._deliveries.presenceChanged(state.request.sub, change);
       }
     }
-  }
-
-  private _showOne({ request }: SubscriptionState, change: PresenceChange): void {
-    this._deliveries.presenceChanged(request.sub, change);
   }
 }
 

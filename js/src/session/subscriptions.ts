@@ -50,11 +50,6 @@ export class Subscriptions {
     private readonly _deliveries: DeliveryPorts,
   ) {}
 
-  /** Number of subscriptions. */
-  get size(): number {
-    return this.routes.all.size;
-  }
-
   // ---------------------------------------------------------------- from the program
 
   /** Add a subscription; request it if connected. */
@@ -74,7 +69,7 @@ export class Subscriptions {
     const { patterns, phase } = state;
     this._remove(state);
     if (phase === 'pending') return;
-    if (!peer?.incremental && this.size) {
+    if (!peer?.incremental && this.routes.all.size) {
       this._scheduleRejoin(0);
       return;
     }
@@ -99,7 +94,7 @@ export class Subscriptions {
 
   /** The connection is lost. */
   lost(): void {
-    this.presence?.lost();
+    this.presence?.members.lost();
     for (const state of this.routes.all.values()) state.forget();
   }
 
@@ -108,7 +103,7 @@ export class Subscriptions {
    */
   rejoin(): void {
     const incremental = this._context.peer?.incremental;
-    if (!incremental) this.presence?.lost();
+    if (!incremental) this.presence?.members.lost();
     for (const state of this.routes.all.values()) {
       const { phase, retryPending } = state;
       if (!incremental || phase === 'pending' || retryPending) {

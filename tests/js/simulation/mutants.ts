@@ -180,8 +180,8 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   'a later subscription does not receive known members': {
     file: 'session/presence.ts',
-    from: "this._showOne(state, { topic, members, change: 'snapshot', member: undefined });",
-    to: '',
+    from: 'covers(state, topic) && !this._leadsTo(state, topic)',
+    to: 'false',
   },
   'own presence is not sent again': {
     file: 'session/own_presence.ts',

@@ -48,8 +48,8 @@ class PresenceValues:
     def update(self, topic: str | None, data: Mapping[str, Any]) -> None:
         """Merge an update: the last value of each key counts; null deletes on the server."""
         if topic is None:
-            for other, earlier in list(self._by_topic.items()):
-                self._leave(other, {key: earlier[key] for key in earlier if key not in data})
+            for other in list(self._by_topic):
+                self.forget(other, data)
         earlier = self._by_topic.pop(topic, {})
         self._by_topic[topic] = {**earlier, **data}
 
@@ -65,10 +65,13 @@ class PresenceValues:
         return {key: data[key] for key in data if key not in newer}
 
     def forget(self, topic: str | None, data: Mapping[str, Any]) -> None:
-        """Drop a rejected update."""
-        earlier = self._by_topic.get(topic)
-        if earlier is not None:
-            self._leave(topic, {key: earlier[key] for key in earlier if key not in data})
+        """Drop the values under the keys of `data`."""
+        earlier = self._by_topic.get(topic, {})
+        left = {key: earlier[key] for key in earlier if key not in data}
+        if left:
+            self._by_topic[topic] = left
+        else:
+            self._by_topic.pop(topic, None)
 
     def items(self) -> Iterable[tuple[str | None, dict[str, Any]]]:
         """The updates to send: first that for all topics, then those for single topics."""
@@ -90,12 +93,6 @@ class PresenceValues:
         self._by_topic = {
             t: earlier for t, earlier in self._by_topic.items() if t is None or wanted(t)
         }
-
-    def _leave(self, topic: str | None, left: dict[str, Any]) -> None:
-        if left:
-            self._by_topic[topic] = left
-        else:
-            del self._by_topic[topic]
 
 
 class OwnPresence:

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from hanzoai.pubsub.generated.defaults import LIMITS
 from hanzoai.pubsub.generated.wire import Limits
 
 if TYPE_CHECKING:
@@ -27,7 +26,6 @@ class Peer:
         resends: The client can send unanswered publishes again under the same id.
         incremental: Single subscriptions can be added and removed; False for an event stream.
         rate: Allowed publishes per second; 0 if no limit is known.
-        history: Messages that it retains per topic.
         node: The node for which its positions are valid; None if they are valid on every node.
     """
 
@@ -40,7 +38,6 @@ class Peer:
     resends: bool = False
     incremental: bool = True
     rate: int = 0
-    history: int = LIMITS.history_max_messages
     node: str | None = None
 
     @cached_property  # it is read for each publish
@@ -74,6 +71,5 @@ def read_peer(frame: AuthOkFrame, at: int, *, incremental: bool) -> Peer:
         resends="idempotency" in features,
         incremental=incremental,
         rate=limits.publish_rate or 0,
-        history=LIMITS.history_max_messages if limits.history_max is None else limits.history_max,
         node=frame.node,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from hanzoai.pubsub.generated.defaults import LIMITS
 from hanzoai.pubsub.session.members import PresenceMembers
@@ -25,32 +25,28 @@ class Presence:
         self._ports = context.ports
         self._timers = context.timers
         self._routes = routes
-        self._members = PresenceMembers()
+        self.members: Final = PresenceMembers()
 
     # ---------------------------------------------------------------- from the server
 
     def message(self, message: Message, states: Sequence[SubscriptionState]) -> None:
         """Process a join, update or leave for these subscriptions."""
         if any(map(_wants, states)):
-            self._show_all(self._members.apply(message))
+            self._show_all(self.members.apply(message))
 
     def snapshot(self, frame: PresenceSnapshotFrame) -> None:
         """Process the list of all members of a topic."""
         if self._wanted(frame.topic):
-            self._show_all(self._members.snapshot(frame.topic, frame.members))
-
-    def lost(self) -> None:
-        """The connection or stream is lost: members may leave unnoticed."""
-        self._members.lost()
+            self._show_all(self.members.snapshot(frame.topic, frame.members))
 
     def reconnected(self, *, known: bool) -> None:
         """The connection is restored; `known`: otherwise, members may return with other ids."""
-        if self._members.reconnected(known=known):
+        if self.members.reconnected(known=known):
             self._timers.start("grace", LIMITS.presence_grace)
 
     def expire(self) -> None:
         """The timer `grace` fired: drop members that have not returned."""
-        self._show_all(self._members.expire())
+        self._show_all(self.members.expire())
 
     # ---------------------------------------------------------------- from the subscriptions
 
@@ -59,20 +55,20 @@ class Presence:
 
         `hidden`: they were rejected temporarily; report empty lists.
         """
-        for topic, members in self._members.complete() if _wants(state) else ():
+        for topic, members in self.members.complete() if _wants(state) else ():
             if _covers(state, topic) and not self._leads_to(state, topic):
                 change = PresenceChange(topic, () if hidden else members, "snapshot")
                 self._ports.presence_changed(state.sub, change)
 
     def keep_topics(self) -> None:
         """Drop topics without a subscription that requested presence."""
-        self._members.keep(self._wanted)
+        self.members.keep(self._wanted)
 
     def answered(self, state: SubscriptionState) -> None:
         """The server answered a subscription: drop members that no snapshot will confirm."""
         if _wants(state):
             watching = [other for other in self._routes.all.values() if _wants(other)]
-            changes = self._members.forget_unproven(
+            changes = self.members.forget_unproven(
                 lambda topic: self._leads_to(state, topic),
                 lambda topic: any(topic in other.patterns for other in watching),
             )

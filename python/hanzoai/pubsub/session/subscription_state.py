@@ -82,13 +82,3 @@ class SubscriptionState:
     def limit(self) -> int | None:
         """Requested maximum per topic; None after the first answer."""
         return None if self.answered else self.request.history
-
-    @property
-    def accepts_parts(self) -> bool:
-        """Whether parts of an answer can be processed before the last one has arrived.
-
-        If the connection breaks in between, the subscription resumes from there. This is not
-        possible for a request of the newest messages, and with time and ids only, an answer is
-        known to be complete only at its end.
-        """
-        return self.cursor.uses_seq and self.limit is None

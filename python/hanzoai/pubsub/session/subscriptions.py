@@ -102,14 +102,14 @@ class Subscriptions:
 
     def lost(self) -> None:
         """The connection is lost."""
-        self.presence.lost()
+        self.presence.members.lost()
         for state in self.routes.all.values():
             state.forget()
 
     def rejoin(self) -> None:
         """The timer `rejoin` fired: request rejected subscriptions again; on a stream, all."""
         if not self._incremental:
-            self.presence.lost()
+            self.presence.members.lost()
         for state in list(self.routes.all.values()):
             if not self._incremental or state.phase == PENDING or state.retry_pending:
                 state.recovering |= state.phase == LIVE and not state.retry_pending
@@ -164,7 +164,12 @@ class Subscriptions:
         if not frame.more:
             del self.requests[ref]
             self._answered(state, at)
-        elif len(answer.history) > self._context.options.held_messages and state.accepts_parts:
+            return
+        # If the connection breaks between two parts, the next request continues from there. A
+        # request for the newest few cannot continue, and an answer by time and ids is complete only
+        # at its end.
+        accepts_parts = state.cursor.uses_seq and state.limit is None
+        if accepts_parts and len(answer.history) > self._context.options.held_messages:
             self._admit(state, at, complete=False)
             answer.history, answer.reset = [], {}
 

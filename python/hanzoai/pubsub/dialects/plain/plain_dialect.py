@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
 from hanzoai.pubsub.dialects.plain.id_cursor import IdCursor
+from hanzoai.pubsub.generated.defaults import LIMITS
 from hanzoai.pubsub.generated.wire import (
     Denial,
     ErrorFrame,
@@ -101,7 +102,8 @@ class PlainDialect:
         peer = self._session.peer
         if peer is None or "seq" in peer.features:
             return SeqCursor(request, options)
-        return IdCursor(request, options, peer.history)
+        kept = peer.limits.history_max
+        return IdCursor(request, options, LIMITS.history_max_messages if kept is None else kept)
 
     # ---------------------------------------------------------------- from the server
 
