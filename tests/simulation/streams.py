@@ -212,10 +212,9 @@ class StreamRun:
             for effect in effects:
                 if effect["kind"] == "publish":
                     send(effect)
-                elif effect["kind"] == "ended":
-                    self.over = True
                 elif effect["kind"] != "slowed":
                     raise AssertionError(f"unexpected {effect}")
+            self.over |= writing.ended
             if writing.due is not None and writing.due != due[0]:
                 due[0] = writing.due
                 self.later(max(0, writing.due - self.now), tick)

@@ -48,7 +48,6 @@ export interface PublishFrame {
 export type WriterEffect =
   | PublishFrame
   | { readonly kind: 'refused'; readonly code: 'invalid_payload' | 'payload_too_large' }
-  | { readonly kind: 'ended' }
   | { readonly kind: 'failed'; readonly code: string }
   | { readonly kind: 'cancelled'; readonly reason: string; readonly by: string }
   | { readonly kind: 'steered'; readonly data: unknown; readonly by: string }
@@ -194,10 +193,7 @@ export class Writing {
     this._failing = this._again = undefined;
     this._window = Math.max(this._least, this._window - (this._window >> 4));
     if (ms > SLOW && !this.stats.slowed++) effects.push({ kind: 'slowed', ms });
-    if (flight.id.endsWith(':end')) {
-      this._stop();
-      effects.push({ kind: 'ended' });
-    }
+    if (flight.id.endsWith(':end')) this._stop();
     return [...effects, ...this.tick(at)];
   }
 

@@ -179,9 +179,9 @@ class StreamRun {
       this.say(`w${writing.epoch}`, name, canonical(effects), writing.due ?? 'None');
       for (const effect of effects) {
         if (effect.kind === 'publish') send(effect);
-        else if (effect.kind === 'ended') this.over = true;
         else if (effect.kind !== 'slowed') throw new Error(`unexpected ${effect.kind}`);
       }
+      this.over ||= writing.ended;
       if (writing.due !== undefined && writing.due !== due) {
         due = writing.due;
         this.later(Math.max(0, due - this.now), tick);

@@ -73,12 +73,6 @@ class Refused(TypedDict):
     code: Literal["invalid_payload", "payload_too_large"]
 
 
-class Ended(TypedDict):
-    """The end of the stream is published."""
-
-    kind: Literal["ended"]
-
-
 class Failed(TypedDict):
     """The writer has given up and publishes no more frames."""
 
@@ -109,7 +103,7 @@ class Slowed(TypedDict):
     ms: int
 
 
-WriterEffect: TypeAlias = Publish | Refused | Ended | Failed | Cancelled | Steered | Slowed
+WriterEffect: TypeAlias = Publish | Refused | Failed | Cancelled | Steered | Slowed
 EndKind: TypeAlias = Literal["complete", "abort"]
 
 
@@ -241,7 +235,6 @@ class Writing:
                 effects.append({"kind": "slowed", "ms": self._trip})
         if flight["id"].endswith(":end"):
             self._stop()
-            effects.append({"kind": "ended"})
         return effects + self._pump(at)
 
     def failed(
