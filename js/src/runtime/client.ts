@@ -40,7 +40,7 @@ export interface Environment {
 /** Publishes over HTTP; undefined if there is no HTTP API, and nothing was published. */
 export interface HttpPublishes {
   publish(
-    items: readonly { readonly publication: Publication }[],
+    messages: readonly Publication[],
     options: Timed,
     certain: boolean,
   ): Promise<Acked | undefined>;

@@ -67,11 +67,10 @@ export class HttpApi {
    * @returns Undefined if there is no API and nothing was published.
    */
   async publish(
-    items: readonly { readonly publication: Publication }[],
+    messages: readonly Publication[],
     options: Timed,
     certain: boolean,
   ): Promise<Acked | undefined> {
-    const messages = items.map(({ publication }) => publication);
     const topic = messages[0]?.topic ?? '';
     const before = this._order;
     const publish = async (): Promise<Acked | undefined> => {
@@ -133,26 +132,17 @@ export class HttpApi {
     return this._perform(calls.topics(prefix, limit), options);
   }
 
-  /** Retained messages of a topic, oldest first; the timeout has begun for the first page. */
-  history(topic: string, options: HistoryOptions & Timed): AsyncGenerator<Message> {
+  /**
+   * Retained messages of a topic, oldest first; the timeout has begun for the first page.
+   *
+   * Messages after a position are yielded page by page. The newest messages are read backwards and
+   * then yielded in order: the log of a topic is limited, and so are the pages kept. A message that
+   * is trimmed in the meantime is the oldest and ends the reading.
+   */
+  async *history(topic: string, options: HistoryOptions & Timed): AsyncGenerator<Message> {
     checkName(topic, 'topic');
     if (DEVELOPMENT) checkSelection(options);
-    const { since } = options;
-    return this._pages(topic, since === undefined ? since : unixMs(since), options);
-  }
-
-  /**
-   * Messages after a position, page by page; or the newest messages, which are read backwards and
-   * then yielded in order.
-   *
-   * The log of a topic is limited, and so are the pages kept. A message that is trimmed in the
-   * meantime is the oldest and ends the reading.
-   */
-  private async *_pages(
-    topic: string,
-    since: number | undefined,
-    options: HistoryOptions & Timed,
-  ): AsyncGenerator<Message> {
+    const since = options.since === undefined ? undefined : unixMs(options.since);
     const pages: (readonly Envelope[])[] = [];
     let last: string | undefined;
     let { before, after, limit: left = Infinity } = options;

@@ -172,13 +172,14 @@ export class Publisher implements OutcomePort {
     const { _client: client } = this;
     const { signal, via, key, background, end } = options;
     signal?.throwIfAborted();
-    this._deliveries.rememberOwn(items);
+    const messages = items.map(({ publication }) => publication);
+    this._deliveries.rememberOwn(messages);
     // A plain HIP-56 peer does not acknowledge publishes on a socket, but answers a request.
     const certain = via === 'rest';
     if (certain || (via !== 'socket' && client.peer?.acks === false)) {
       const request = client
         .part(client.http, options)
-        .then((api) => api.publish(items, options, certain))
+        .then((api) => api.publish(messages, options, certain))
         .then((outcome) => outcome ?? this._submit(items, { ...options, via: 'socket' }, batch));
       this.requests = Promise.allSettled([this.requests, request]).then(() => {});
       return request;
@@ -186,7 +187,7 @@ export class Publisher implements OutcomePort {
     const { sendPolicy: policy } = client.options;
     const publish: Publish = {
       ref: this.number(),
-      messages: items.map(({ publication }) => publication),
+      messages,
       size: items.reduce((sum, { size }) => sum + size, 0),
       policy,
       key: policy === 'latest' ? key : undefined,

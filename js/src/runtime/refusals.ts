@@ -17,7 +17,14 @@ import { checkName } from '../topic_names.js';
 import type { Outgoing } from '../values.js';
 import { isObject } from '../wire/guard.js';
 import { checkData, checkPublication, inWords } from '../wire/payloads.js';
+import type { PublishOptions } from './publications.js';
 import { unixMs } from './times.js';
+
+/** What a call gives besides the message. */
+interface Given extends Pick<PublishOptions, 'ttl' | 'id'> {
+  /** The number of the item of `publishMany`. */
+  readonly item?: number | undefined;
+}
 
 /** The text about a field of a message. */
 const EXPECTED: Readonly<Record<string, string>> = {
@@ -45,11 +52,7 @@ export function refuseMessage(
   topic: unknown,
   message: unknown,
   limit: number,
-  given: {
-    readonly ttl?: number | undefined;
-    readonly id?: string | undefined;
-    readonly item?: number | undefined;
-  } = {},
+  given: Given = {},
 ): never {
   if (DEVELOPMENT && given.item !== undefined) refuseItem(topic, message, limit, given.item);
   // A call without arguments; an item of a batch contains its topic.
@@ -57,12 +60,7 @@ export function refuseMessage(
   return refuse(topic, message, limit, given);
 }
 
-function refuse(
-  topic: unknown,
-  message: unknown,
-  limit: number,
-  given: { readonly ttl?: number | undefined; readonly id?: string | undefined } = {},
-): never {
+function refuse(topic: unknown, message: unknown, limit: number, given: Given): never {
   if (topic === undefined && Array.isArray(message)) {
     throw new InvalidPayload(DEVELOPMENT ? `An item is ${kind(message)}.` : undefined, {
       remedy: 'Give [topic, { type, data }] pairs.',
@@ -128,7 +126,7 @@ function checkFields(message: object): void {
 /** Reject an item of `publishMany`: the error has its number. */
 function refuseItem(topic: unknown, message: unknown, limit: number, item: number): never {
   try {
-    return refuse(topic, message, limit);
+    return refuse(topic, message, limit, {});
   } catch (error) {
     const { message: problem, field = 'topic' } = error as PubSubError;
     const place = field === 'messages' ? `[${item}]` : `[${item}].${field}`;

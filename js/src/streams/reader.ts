@@ -13,8 +13,8 @@ import type { Message } from '../values.js';
 import { addPiece, copyOf, isString, type Part, type Piece } from './parts.js';
 import type { Incoming, ReaderEffect, Reading } from './reading.js';
 
-/** Requested messages per topic: the number that a server keeps by default. */
-const RETAINED = 100;
+/** @internal Requested messages per topic: the number that a server keeps by default. */
+export const RETAINED = 100;
 
 /** @internal Time to wait for an unreachable server, which the client keeps trying: the longest. */
 export const DAY = 86_400_000;

@@ -10,17 +10,15 @@ import { ClosedError, fromCode, PubSubError, UsageError } from '../errors.js';
 import type { JsonObject } from '../generated/wire.js';
 import { decide } from '../runtime/decisions.js';
 import { call } from '../runtime/handlers.js';
+import { Stream } from '../runtime/stream.js';
 import { within } from '../runtime/waiting.js';
 import type { Message } from '../values.js';
 import { StreamCancelled } from './cancelled.js';
 import { copyOf, isString, type Part, type Piece, textOf } from './parts.js';
-import { type Client, DAY, incoming } from './reader.js';
+import { type Client, DAY, incoming, RETAINED } from './reader.js';
 import { type Incoming, Reading } from './reading.js';
 import { checkSource, refusal } from './sources.js';
 import { type EndKind, type PublishFrame, type WriterEffect, Writing } from './writing.js';
-
-/** Requested messages per topic: the number that a server keeps by default. */
-const RETAINED = 100;
 
 /** The stream as this writer took it over. */
 interface Before {
@@ -87,7 +85,7 @@ export class StreamWriter implements AsyncDisposable {
   /** Messages of readers that arrived before the core was created. */
   private readonly _early: Message[] = [];
   private _timer: TimerHandle | undefined;
-  private _waiting: (() => void)[] = [];
+  private readonly _progress = new Stream();
   /** Ends the subscription to the requests of readers. */
   private readonly _over = new AbortController();
   /** The server has answered this subscription. */
@@ -176,7 +174,7 @@ export class StreamWriter implements AsyncDisposable {
   async write(piece: Piece): Promise<void> {
     this._checkOpen();
     this._perform(this._core.write(piece, this._now), piece);
-    while (this._core.full && !this._error) await this._wait();
+    while (this._core.full && !this._error) await this._progress.wait();
     if (this._error) throw this._error;
   }
 
@@ -197,7 +195,7 @@ export class StreamWriter implements AsyncDisposable {
   ): Promise<void> {
     let iterator: AsyncIterator<Piece> | Iterator<Piece> | undefined;
     const failed = (async () => {
-      while (!this._error) await this._wait();
+      while (!this._error) await this._progress.wait();
     })();
     try {
       checkSource('source', source, true);
@@ -317,7 +315,7 @@ export class StreamWriter implements AsyncDisposable {
 
   /** Wait until the end is published or the writer has given up; then unsubscribe. */
   private async _drain(): Promise<void> {
-    while (!this._core.ended) await this._wait();
+    while (!this._core.ended) await this._progress.wait();
     this._timer?.cancel();
     this._leave();
   }
@@ -325,10 +323,6 @@ export class StreamWriter implements AsyncDisposable {
   private _leave(): void {
     this._isFinished = true;
     this._over.abort();
-  }
-
-  private _wait(): Promise<void> {
-    return new Promise((resolve) => this._waiting.push(resolve));
   }
 
   private _receive(message: Message): void {
@@ -370,7 +364,7 @@ export class StreamWriter implements AsyncDisposable {
       this._timer = this._clock.callLater(due - this._now, () =>
         this._perform(this._core.tick(this._now)),
       );
-    for (const wake of this._waiting.splice(0)) wake();
+    this._progress.wake();
   }
 
   private _fail(code: string): void {
