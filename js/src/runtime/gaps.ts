@@ -6,7 +6,6 @@ import type { Peer } from '../session/peer.js';
 import type { Subscribe } from '../session/requests.js';
 import type { ClientOptions } from '../settings/options.js';
 import type { Gap, GapReason, Logger } from '../values.js';
-import { inWords } from '../wire/payloads.js';
 
 /**
  * Maximum remembered topics with a logged gap; above it, a gap of the oldest may be logged again.
@@ -52,6 +51,10 @@ export function checkHistory(
           'for this topic (`ps.limits.history_max`).'
       : `\`history\` of ${history} is over the limit of ${most}.`,
   );
+}
+
+function inWords(count: number): string {
+  return count.toLocaleString('en-US');
 }
 
 /** Log the first gap of each topic that no handler receives. */
