@@ -49,13 +49,8 @@ export class Connection implements Receiver {
    */
   constructor(
     private readonly _owner: Owner,
-    private readonly _transport: Transport,
+    readonly _transport: Transport,
   ) {}
-
-  /** Whether single subscriptions can be added and removed. */
-  get incremental(): boolean {
-    return this._transport.incremental;
-  }
 
   /** Milliseconds since the last byte; 0 while the program itself delays reading. */
   get idle(): number {
@@ -87,7 +82,8 @@ export class Connection implements Receiver {
   // ---------------------------------------------------------------- from the transport
 
   opened(): void {
-    if (!this._closed) this._owner.perform((session) => session.opened(this.incremental));
+    if (!this._closed)
+      this._owner.perform((session) => session.opened(this._transport.incremental));
   }
 
   frame(read: Decoded | Promise<Decoded>): void {

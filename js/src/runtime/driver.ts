@@ -110,7 +110,7 @@ export class Driver implements Owner, Ports {
 
   dropped(end: TransportEnd): void {
     const { again, code = LOST, reason, retryAfter } = end;
-    if (DEVELOPMENT && this._connection?.incremental) this.socketFailure = reason;
+    if (DEVELOPMENT && this._connection?._transport.incremental) this.socketFailure = reason;
     this._connection = undefined;
     // A connection that was never open is not urgent.
     const hurry = again && this.state === 'connected';
@@ -314,7 +314,7 @@ export class Driver implements Owner, Ports {
   /** The current transport; undefined while the client is not connected. */
   get transport(): TransportName | undefined {
     if (this.state !== 'connected') return undefined;
-    return this._connection?.incremental ? 'websocket' : 'sse';
+    return this._connection?._transport.incremental ? 'websocket' : 'sse';
   }
 
   /** @throws ClosedError The client is closed; if it failed, its error. */

@@ -6,7 +6,7 @@ import { UsageError } from '../errors.js';
 import type { Denial } from '../generated/wire.js';
 import type { AnyPayload, Gap, Message, SubscriptionEvent, SubscriptionStats } from '../values.js';
 import { missed, warn } from './gaps.js';
-import { call, type Handler, type Handlers } from './handlers.js';
+import { call, type Handlers } from './handlers.js';
 import type { Entry, Inbox, Other } from './inbox.js';
 import type { Listeners } from './listeners.js';
 
@@ -95,14 +95,15 @@ export class Subscription<Data = AnyPayload>
   /** @internal Pass all events of an inbox to the handlers until it has ended. */
   async run(inbox: Inbox): Promise<void> {
     const { onMessage, onPresence } = this._handlers;
+    const { report } = this._listeners;
     while (true) {
       for (let entry = inbox.take(); entry; entry = inbox.take()) {
         const called =
           'id' in entry
-            ? this._call(onMessage, entry)
+            ? call(report, onMessage, entry)
             : entry.kind === 'gap'
               ? this._report(entry.gap)
-              : this._call(onPresence, entry.presence.members, entry.presence);
+              : call(report, onPresence, entry.presence.members, entry.presence);
         // Do not await a synchronous handler, so that the next message follows immediately.
         if (called) await called;
       }
@@ -162,18 +163,12 @@ export class Subscription<Data = AnyPayload>
    */
   private async _report(gap: Gap, seen?: boolean): Promise<void> {
     const { stateLoader, onGap } = this._handlers;
-    const handled = this._listeners.notify('gap', gap);
-    await this._call(stateLoader, gap, this.positions);
+    const { _listeners: listeners } = this;
+    const handled = listeners.notify('gap', gap);
+    await call(listeners.report, stateLoader, gap, this.positions);
     if (onGap === 'raise') throw missed(gap);
-    await this._call(onGap, gap);
+    await call(listeners.report, onGap, gap);
     if (seen || handled || stateLoader || onGap) return;
-    warn(gap, this._logged, this._listeners.logger);
-  }
-
-  private _call<A extends unknown[]>(
-    handler: Handler<A> | undefined,
-    ...given: A
-  ): Promise<unknown> | undefined {
-    return call(this._listeners.report, handler, ...given);
+    warn(gap, this._logged, listeners.logger);
   }
 }
