@@ -220,6 +220,11 @@ def test_a_token_file_without_a_token_is_to_be_filled_where_it_is_read(
     assert "into it, on every executor" in caught.value.remedy
 
 
+def test_a_token_file_that_cannot_be_read_is_named_by_its_option(tmp_path: Path) -> None:
+    with pytest.raises(AuthError, match="file of `token_file` cannot be read"):
+        Credentials(PubSubConfig(URL, token_file=str(tmp_path / "none"))).token()
+
+
 @pytest.mark.parametrize("where", [{"token_file": "/none"}, {"token_env": "HANZO_PUBSUB_NO_SUCH"}])
 def test_a_missing_token_is_not_sought_on_executors_alone(where: dict[str, Any]) -> None:
     with pytest.raises(AuthError) as caught:

@@ -125,9 +125,15 @@ def test_topics_and_patterns_are_checked() -> None:
             "`maxOffsetsPerTrigger` is not possible for a batch",
         ),
         ({"startingOffsets": "latest"}, "batch", True, "`startingOffsets` is `latest`"),
+        (
+            {"startingTimestamp": "1771840800000", "endingTimestamp": "1771840799999"},
+            "batch",
+            True,
+            "`endingTimestamp` is before `startingTimestamp`",
+        ),
     ],
 )
-def test_options_of_the_other_kind_of_query_are_refused(
+def test_options_that_do_not_suit_the_query_are_refused(
     options: dict[str, str], kind: Any, limits: bool, words: str
 ) -> None:
     found = config(**options)

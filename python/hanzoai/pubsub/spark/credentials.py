@@ -102,7 +102,7 @@ def _from_file(path: str) -> str:
         return Path(path).read_text(encoding="ascii", errors="replace")
     except OSError as error:
         raise AuthError(
-            f"The token file cannot be read ({error.strerror}).",
+            f"The file of `token_file` cannot be read ({error.strerror}).",
             remedy="Mount it at this path on every executor, and for a source on the driver, too.",
             field="token_file",
         ) from None

@@ -279,7 +279,10 @@ def refuse(config: SourceConfig, kind: Literal["batch", "stream"], *, limits: bo
         return
     if config.max_offsets_per_trigger is not None:
         raise invalid("maxOffsetsPerTrigger", "is not possible for a batch", "Leave it out.")
-    if config.starting == "latest" and config.starting_timestamp is None:
+    begin, end = config.starting_timestamp, config.ending_timestamp
+    if begin is not None and end is not None and end < begin:
+        raise invalid("endingTimestamp", "is before `startingTimestamp`", "Give a later time.")
+    if config.starting == "latest" and begin is None:
         raise invalid(
             "startingOffsets", "is `latest`: a batch would have no rows", "Give `earliest` or JSON."
         )
