@@ -329,6 +329,36 @@ def test_ctrl_c_ends_a_wait(pubsub_server: ThreadedServer) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
+def test_the_end_of_a_process_does_not_repeat_the_wait_of_an_interrupted_close(
+    pubsub_server: ThreadedServer,
+) -> None:
+    process = run(
+        """
+        import asyncio, os, signal, threading
+        from hanzoai.pubsub import PubSub
+        begun = threading.Event()
+        def changed(change):
+            if change.to == "closed":  # the close now waits for the handler
+                os.kill(os.getpid(), signal.SIGINT)
+        async def handle(message):
+            begun.set()
+            await asyncio.sleep(600)
+        ps = PubSub(rest_url=os.environ["REST"], on_state=changed, close_timeout=600)
+        ps.subscribe("demo.1", on_message=handle).wait()
+        ps.publish("demo.1", {"data": 1})
+        begun.wait()
+        try:
+            ps.close()
+        except KeyboardInterrupt:
+            print("interrupted")
+        """,
+        pubsub_server,
+    )
+    out, _ = process.communicate(timeout=BOUND)
+    assert (out, process.returncode) == ("interrupted\n", 0)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 def test_a_handler_that_blocks_does_not_keep_a_process_that_ctrl_c_ends(
     pubsub_server: ThreadedServer,
 ) -> None:

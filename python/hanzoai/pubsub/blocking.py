@@ -570,7 +570,8 @@ def _close_all() -> None:
     for client in list(_clients):
         if client._made is not None:  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
             with contextlib.suppress(Exception):
-                client.close()
+                # An interrupted close has waited.
+                client.close(0 if client._ended else None)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
 
 
 def _renew_locks() -> None:
