@@ -301,9 +301,9 @@ class Driver:
 
     def fetch_token(self, call: int, reason: FetchReason, attempt: int, /) -> None:
         """See ``Ports``."""
-        fixed = self.tokens.fixed
-        if fixed is not None:
-            self.call(self.session.token, call, fixed.value)
+        token = self.options.token
+        if token is not None:
+            self.call(self.session.token, call, token)
         else:
             self._fetching = self.spawn(self._fetch(call, reason, attempt), "token")
 

@@ -77,12 +77,11 @@ class Handlers:
             MessagesMissed: ``on_gap`` is ``"raise"``.
         """
         if self.state_loader is not None:
-            await self._guard(gap.topic, self.state_loader, gap, dict(positions))
+            await self._guard(self.state_loader, gap, dict(positions))
         if self.on_gap == "raise":
             raise missed(gap)
-        if self.on_gap is not None:
-            await self._guard(gap.topic, self.on_gap, gap)
-        elif self.state_loader is None and not seen:
+        await self._guard(self.on_gap, gap)
+        if self.on_gap is None and self.state_loader is None and not seen:
             warn(gap, self._logged)
 
     async def run(self, inbox: Inbox) -> None:
@@ -92,26 +91,22 @@ class Handlers:
         """
         while True:
             entry = inbox.take()
-            if entry is not None:
-                await self._handle(entry, inbox)
-            elif inbox.finished:
-                return
-            else:
+            if entry is None:
+                if inbox.finished:
+                    return
                 await inbox.wait()
-
-    async def _handle(self, entry: Event, inbox: Inbox) -> None:
-        if isinstance(entry, Gap):
-            await self.gap(entry, inbox.positions)
-        elif isinstance(entry, PresenceChange):
-            if self.on_presence is not None:
-                await self._guard(entry.topic, self.on_presence, entry)
-        elif self.on_message is not None:
-            await self._guard(entry.topic, self.on_message, entry)
+            elif isinstance(entry, Gap):
+                await self.gap(entry, inbox.positions)
+            elif isinstance(entry, PresenceChange):
+                await self._guard(self.on_presence, entry)
+            else:
+                await self._guard(self.on_message, entry)
 
     async def _guard(
-        self, topic: str, handler: Callable[..., Awaitable[Any] | Any], *arguments: object
+        self, handler: Callable[..., Any] | None, entry: Event, *others: object
     ) -> None:
-        try:
-            await call(handler, *arguments)
-        except Exception as error:
-            self.report(error, topic)
+        if handler is not None:
+            try:
+                await call(handler, entry, *others)
+            except Exception as error:
+                self.report(error, entry.topic)

@@ -28,11 +28,9 @@ class TokenSource:
     """Tokens for socket and HTTP: one callback at a time, whose result both share (AUTH-1)."""
 
     def __init__(self, options: ClientOptions, clock: Clock) -> None:
-        self.fixed = None if options.token is None else Token(options.token)
-        """The fixed token, if the program passed one."""
         self._callback = options.get_token
         self._clock = clock
-        self._current = self.fixed
+        self._current = None if options.token is None else Token(options.token)
         self._task: asyncio.Task[Token] | None = None
         self._given_up: set[asyncio.Task[Token]] = set()
         self._waiting = 0
