@@ -16,6 +16,7 @@ import sys
 import textwrap
 import threading
 import time
+from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
 import pytest
@@ -218,6 +219,22 @@ def test_an_asynchronous_handler_cannot_block_the_loop_it_runs_in(ps: PubSub) ->
     ps.publish("demo.1", {"data": 1})
     assert done.wait(BOUND)
     assert outcome
+
+
+def test_a_close_in_the_thread_of_the_client_raises_and_closes_nothing(ps: PubSub) -> None:
+    outcome: Future[None] = Future()
+
+    async def handle(message: Message) -> None:
+        try:
+            ps.close()
+        except UsageError as error:
+            outcome.set_exception(error)
+
+    ps.subscribe("demo.1", on_message=handle).wait()
+    ps.publish("demo.1", {"data": 1})
+    with pytest.raises(UsageError, match="would wait for itself"):
+        outcome.result(BOUND)
+    assert ps.publish("demo.2", {"data": 2}).seq is not None
 
 
 def test_state_changes_come_as_an_iterator_and_to_a_listener(

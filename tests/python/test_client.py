@@ -403,6 +403,16 @@ async def test_a_wait_for_a_message_in_another_loop_raises(pubsub_memory: Memory
         await asyncio.to_thread(asyncio.run, wait())
 
 
+async def test_a_close_in_another_loop_raises_and_closes_nothing(
+    pubsub_memory: MemoryServer,
+) -> None:
+    async with pubsub_memory.client() as ps:
+        await ps.connect()
+        with pytest.raises(UsageError, match="another event loop"):
+            await asyncio.to_thread(asyncio.run, ps.close())
+        assert (await ps.publish("a.b", {"data": 1})).seq is not None
+
+
 def test_a_client_whose_loop_has_ended_says_so(pubsub_server: ThreadedServer) -> None:
     ps = PubSubClient(token=pubsub_server.admin_token(), **pubsub_server.options)
 

@@ -172,13 +172,14 @@ class PubSub:
         In a forked process, it does nothing to a client that the parent process uses.
         """
         portal = self._made
-        if portal is not None and portal.is_foreign:
-            return
+        if portal is not None:
+            if portal.is_foreign:
+                return
+            portal.check()
         with self._lock:
             portal, self._ended = self._made, True
         if portal is None:
             return
-        portal.check()
         release = portal.handler_release()
 
         async def close() -> None:

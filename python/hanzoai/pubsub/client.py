@@ -229,11 +229,12 @@ class PubSubClient:
         """
         if timeout is not None:
             timeout = check_seconds("timeout", timeout, low=0.0)
-        self._closed = True
         operations = self._operations
         if operations is None or operations.driver.owner.is_foreign:
+            self._closed = True
             return
         operations.driver.owner.check()
+        self._closed = True
         await operations.close(timeout)
 
     async def disconnect(self) -> None:
