@@ -130,6 +130,39 @@ async def test_a_gap_between_the_messages_of_a_handler_is_logged(
     assert len(warnings_of(caplog)) == 1
 
 
+@pytest.mark.parametrize("iterated", ["messages", "events"])
+async def test_a_cancelled_wait_does_not_cancel_the_handlers_of_a_gap(
+    pubsub_memory: MemoryServer, iterated: str
+) -> None:
+    begun, loaded = asyncio.Event(), asyncio.Event()
+    calls: list[object] = []
+
+    async def load(gap: Gap, positions: object) -> None:
+        begun.set()
+        await loaded.wait()
+        calls.append(load)
+
+    ps = pubsub_memory.client()
+    sub = ps.subscribe("a.b", state_loader=load, on_gap=calls.append, queue=SMALL)
+    await sub
+    await flood(pubsub_memory, "a.b")
+    entries = sub if iterated == "messages" else sub.events()
+    wait = asyncio.ensure_future(anext(entries))
+    await soon(begun.wait())
+    wait.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await wait
+    assert sub.take_nowait() is None
+    loaded.set()
+    first = await soon(anext(entries))
+    gap = first if iterated == "events" else calls[1]
+    assert isinstance(gap, Gap)
+    assert calls == [load, gap]
+    following = await soon(anext(entries)) if iterated == "events" else first
+    assert isinstance(following, Message)
+    assert following.data == 90
+
+
 async def test_raise_makes_the_iteration_raise_at_the_gap_and_continue_after_it(
     pubsub_memory: MemoryServer, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -52,6 +52,8 @@ class Subscription(Generic[Data]):
         self._cancelled = False
         """Whether the last wait for the answer was cancelled."""
         self._model: PayloadModel[Any] | None = None
+        self._cut: tuple[Gap, asyncio.Future[None]] | None = None
+        """A gap whose handlers run although the wait for them was cancelled."""
 
     @property
     def topics(self) -> tuple[str, ...]:
@@ -107,7 +109,7 @@ class Subscription(Generic[Data]):
             self._refuse_handled()
         inbox = self._inbox
         while True:
-            entry = inbox.take()
+            entry = inbox.take() if self._cut is None else self._cut[0]
             if type(entry) is Message:
                 if self._model is None:
                     return entry
@@ -119,7 +121,7 @@ class Subscription(Generic[Data]):
                 if waiter is not None:
                     await waiter
             elif type(entry) is Gap:
-                await self._handlers.gap(entry, inbox.positions)
+                await self._call_handlers(entry)
 
     def take_nowait(self) -> Message[Data] | None:
         """Return the next message if one is waiting and no gap precedes it, otherwise None.
@@ -128,6 +130,8 @@ class Subscription(Generic[Data]):
             UsageError: The messages go to ``on_message``.
         """
         self._refuse_handled()
+        if self._cut is not None:
+            return None
         while (entry := self._inbox.peek()) is not None and type(entry) is not Gap:
             taken = self._inbox.take()
             if type(taken) is Message:
@@ -200,20 +204,32 @@ class Subscription(Generic[Data]):
     async def _next_event(self) -> Event[Data]:
         inbox = self._inbox
         while True:
-            entry = inbox.take()
+            entry = inbox.take() if self._cut is None else self._cut[0]
             if entry is None:
                 waiter = self._wait_entry()
                 if waiter is not None:
                     await waiter
                 continue
             if type(entry) is Gap:
-                await self._handlers.gap(entry, inbox.positions, seen=True)
+                await self._call_handlers(entry, seen=True)
             elif type(entry) is Message and self._model is not None:
                 read = self._model.read(entry)
                 if read is None:
                     continue
                 return read
             return entry
+
+    async def _call_handlers(self, gap: Gap, *, seen: bool = False) -> None:
+        """Call the handlers of a gap; after a cancelled wait, wait for the same calls."""
+        cut, self._cut = self._cut, None
+        if cut is None:
+            calls = self._handlers.gap(gap, self._inbox.positions, seen=seen)
+            cut = gap, asyncio.ensure_future(calls)
+        try:
+            await asyncio.shield(cut[1])
+        except asyncio.CancelledError:
+            self._cut = cut
+            raise
 
     def _wait_entry(self) -> Awaitable[None] | None:
         """Start waiting for an entry; None if there is one.
