@@ -117,13 +117,19 @@ export function checkNames(what: string, value: unknown, names: readonly string[
   if (!isObject(value)) throw invalid(what, `is ${kind(value)}, not an object`, takes);
   const unknown = Object.keys(value).find((name) => !names.includes(name));
   if (unknown !== undefined) {
-    const plain = (name: string): string => name.replaceAll('_', '').toLowerCase();
-    const meant = names.find((name) => plain(name) === plain(unknown));
+    const tried = spellings(unknown);
+    const meant = names.find((name) => spellings(name).some((each) => tried.includes(each)));
     throw new InvalidOption(`There is no option \`${unknown.slice(0, 64)}\`.`, {
       remedy: meant ? `Write \`${meant}\`.` : takes,
       field: unknown,
     });
   }
+}
+
+/** A name without case and underscores, and each way to leave out a letter: near names share one. */
+function spellings(name: string): string[] {
+  const plain = name.slice(0, 64).replaceAll('_', '').toLowerCase();
+  return [plain, ...Array.from(plain, (_, at) => plain.slice(0, at) + plain.slice(at + 1))];
 }
 
 /** The options of any call that waits. */

@@ -491,6 +491,9 @@ const REFUSED: readonly [string, RegExp, (ps: PubSub) => Promise<unknown>][] = [
   ],
   ['a handler that is none', /^Pass a function/, (ps) => ps.subscribe('a.b', wrong({ onGap: 1 }))],
   ['no type', /field/, (ps) => ps.publish('a.b', wrong({ type: 5, data: 1 }))],
+  ['a missing letter', /^Write `getToken`/, async () => new PubSub(wrong({ getTokn: 1 }))],
+  ['a letter too many', /^Write `onMessage`/, (ps) => ps.subscribe('a', wrong({ onMesssage: 1 }))],
+  ['exchanged letters', /^Write `history`/, (ps) => ps.subscribe('a', wrong({ hisotry: 1 }))],
   ['a name of Python', /^Write `getToken`/, async () => new PubSub(wrong({ get_token: 1 }))],
 ];
 for (const [what, remedy, call] of REFUSED) {
