@@ -85,6 +85,7 @@ def test_columns_that_can_be_published_are_accepted(data: DataType) -> None:
     [
         (columns(topic=IntegerType(), data=TEXT), "topic", "INT, not STRING", "Cast it to STRING."),
         (columns(topic=TEXT, data=TEXT, ttl=TEXT), "ttl", "STRING, not INT", "Cast it to INT."),
+        (columns(data=TEXT, ttl=TimestampType()), "ttl", "TIMESTAMP, not INT", "number of seconds"),
         (columns(topic=TEXT, data=DoubleType()), "data", "DOUBLE, not STRING", "Cast it to"),
         (columns(topic=BinaryType(), data=TEXT), "topic", "BINARY, not STRING", "Cast it to"),
         (columns(id=BinaryType(), data=TEXT), "id", "BINARY, not STRING", "base64()"),

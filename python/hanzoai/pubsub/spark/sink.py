@@ -163,6 +163,9 @@ def _remedy(name: str, kind: DataType, wanted: str) -> str:
         return f"Put it into a STRUCT, such as named_struct('value', {value})."
     if name == "id" and isinstance(kind, BinaryType):
         return "Encode it with base64()."
+    if name == "ttl" and not isinstance(kind, NumericType | StringType):
+        # Spark does not cast a DATE to INT, and a TIMESTAMP becomes seconds since 1970.
+        return "Select a number of seconds as INT."
     return f"Cast it to {wanted.split()[0]}."
 
 
