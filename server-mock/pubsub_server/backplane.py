@@ -229,6 +229,13 @@ class Backplane(Protocol):
         """Whether messages of this topic, or any messages of this pattern, reach this node."""
         ...
 
+    def settled(self) -> int:
+        """Unix ms of the store: ``deliver`` has got all wanted messages from before this time.
+
+        0 if the time is unknown, for example while the node searches for missed messages.
+        """
+        ...
+
     def watch(self, changed: Callable[[], None]) -> None:
         """Call this each time `receiving` or an answer of `receives` changes."""
         ...

@@ -60,6 +60,10 @@ class Service(Protocol):
         """Id of this node if its positions are valid only on this node, otherwise None."""
         ...
 
+    def settled(self) -> int:
+        """See `backplane.Backplane`."""
+        ...
+
     def open(self, sink: Sink, encoder: Encoder) -> Connection:
         """Open a connection. It has `auth_deadline` until `authenticate` or `enter`.
 

@@ -394,8 +394,9 @@ class TwoShards:
 def searching(node: Room, shards: Any) -> CatchingUp:
     """A search for the topic, of which all messages up to `START` have been delivered."""
     node.tracks.join(TOPIC)
-    track: Any = node.tracks.get(TOPIC)
-    track.last, track.held = START, None
+    track = node.tracks.get(TOPIC)
+    assert track is not None
+    node.tracks.release(track, START)
     return CatchingUp(
         *(shards, shards, node.tracks, node.deliveries, shards.wants, shards.awaited),
         roster=shards,

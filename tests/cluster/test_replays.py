@@ -445,6 +445,30 @@ async def test_the_time_of_an_answer_is_earlier_than_that_of_every_message_behin
         assert answer["timestamp"] < (await reader.message())["timestamp"]
 
 
+async def test_the_time_of_an_answer_is_that_of_the_slowest_clock(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with asyncio.timeout(BOUND), nodes(store, 1) as (node,):
+        backplane: Any = cast("RedisBackplane", node.hub.core.backplane)
+        read = backplane._link.read
+
+        async def read_fast(base: str, arguments: Any) -> Any:
+            now, *rest = await read(base, arguments)
+            fast = base == backplane._layout.bases[backplane._layout.shard(FIRST)]
+            return [int(now) + 60_000 * fast, *rest]
+
+        assert backplane._layout.shard(FIRST) != backplane._layout.shard(TOPIC)
+        monkeypatch.setattr(backplane._link, "read", read_fast)
+        for names in ((FIRST, TOPIC), (TOPIC, FIRST)):
+            async with (
+                peer(node, node.token("alice")) as reader,
+                peer(node, node.token("carol")) as publisher,
+            ):
+                answer = await reader.subscribe(*names)
+                await publish(publisher, 1)
+                assert answer["timestamp"] < (await reader.message())["timestamp"]
+
+
 async def test_a_subscriber_receives_nothing_that_was_published_before_it_connected(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

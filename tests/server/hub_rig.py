@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from sys import maxsize
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from pubsub_server.backplane import Backplane
     from pubsub_server.shared.encoder import Encoder
 
-STREAM = StreamEncoder()
+STREAM = StreamEncoder(lambda: maxsize)
 
 START_MS = 1_700_000_000_000
 ANNA = Identity(user_id="anna", kind="admin")

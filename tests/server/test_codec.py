@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gc
+from sys import maxsize
 from typing import Any
 
 import orjson
@@ -28,7 +29,7 @@ from pubsub_server.shared.requests import (
     UnsubscribeRequest,
 )
 
-STREAM = StreamEncoder()
+STREAM = StreamEncoder(lambda: maxsize)
 
 
 def refused(data: object) -> ServiceError:

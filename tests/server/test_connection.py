@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sys import maxsize
 from typing import TYPE_CHECKING, Any, cast
 
 from pubsub_server.backplane import Entry
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from pubsub_server.shared.encoder import Encoder
 
-STREAM = StreamEncoder()
+STREAM = StreamEncoder(lambda: maxsize)
 
 
 class _Keeper:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from sys import maxsize
 from typing import TYPE_CHECKING, Any
 
 from hypothesis import given, settings
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from pubsub_server.shared.encoder import Encoder
 
-STREAM = StreamEncoder()
+STREAM = StreamEncoder(lambda: maxsize)
 
 
 class _Keeper:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sys import maxsize
 from typing import TYPE_CHECKING
 
 from pubsub_server.backplane import Entry, Page, Published, Replay, TopicReport
@@ -142,6 +143,10 @@ class MemoryBackplane:
     def receives(self, pattern: str) -> bool:
         """See `backplane.Backplane`."""
         return True
+
+    def settled(self) -> int:
+        """See `backplane.Backplane`; a message is delivered when it gets its time."""
+        return maxsize
 
     def watch(self, changed: Callable[[], None]) -> None:
         """See `backplane.Backplane`."""

@@ -37,7 +37,7 @@ class _Beginning:
         # for.
         older = (each for each in connection.patterns if each not in fresh)
         self.wild = [each for each in older if is_wildcard(each)]
-        self.waiting: list[Entry] = []
+        self.waiting: list[tuple[Entry, bytes]] = []
         self.size = 0
 
     def concerns(self, connection: Connection, topic: str) -> bool:
@@ -93,7 +93,7 @@ class Floors:
 
     def answer(
         self, connection: Connection, positions: Mapping[str, int], floors: Mapping[str, int]
-    ) -> Sequence[Entry]:
+    ) -> Sequence[tuple[Entry, bytes]]:
         """A replay has been read.
 
         Args:
@@ -103,7 +103,7 @@ class Floors:
                 has, or gets with the replay.
 
         Returns:
-            The waiting messages that follow the replay, oldest first.
+            The waiting messages that follow the replay, oldest first, with their bytes.
         """
         beginning = self._end(connection)
         if beginning is None or connection.closed:
@@ -112,8 +112,8 @@ class Floors:
             if beginning.concerns(connection, topic):
                 self._put(connection, topic, floor)
         return [
-            entry
-            for entry in beginning.waiting
+            (entry, data)
+            for entry, data in beginning.waiting
             if entry.seq is None
             or entry.seq > max(positions.get(entry.topic, 0), floors.get(entry.topic, 0))
         ]
@@ -172,7 +172,8 @@ class Floors:
         return beginning
 
     def _wait(self, connection: Connection, beginning: _Beginning, entry: Entry) -> None:
-        beginning.waiting.append(entry)
+        # Encode it now: an event id states what this node has delivered before.
+        beginning.waiting.append((entry, connection.encoder.message(entry)))
         beginning.size += len(entry.body)
         limit = max(self._queue_bytes, connection.encoder.queue_bytes)
         if beginning.size > limit or len(beginning.waiting) > HELD_PIECES:

@@ -230,6 +230,10 @@ class Hub:
         """See `service.Service`."""
         return self.core.backplane.node
 
+    def settled(self) -> int:
+        """See `service.Service`."""
+        return self.core.backplane.settled()
+
     def open(self, sink: Sink, encoder: Encoder) -> Connection:
         """See `service.Service`."""
         if self._draining:

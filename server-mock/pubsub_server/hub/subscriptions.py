@@ -361,10 +361,10 @@ class Subscriptions:
         core = self._core
         ended = {topic: replay.ends[topic] for topic in reset if topic in replay.ends}
         floors = {**replay.floors, **ended}
-        for entry in core.floors.answer(connection, replay.positions, floors):
+        for entry, data in core.floors.answer(connection, replay.positions, floors):
             if connection in core.router.route(entry.topic):
                 core.stats.delivered += 1
-                core.delivery.send(connection, connection.encoder.message(entry))
+                core.delivery.send(connection, data)
 
     def _joined(self, connection: Connection, accepted: _Accepted) -> list[str]:
         # A reader of an event stream is a member only on request; HIP-56 lets it watch.

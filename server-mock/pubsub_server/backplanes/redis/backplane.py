@@ -6,7 +6,7 @@ import asyncio
 import logging
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from math import ceil
+from math import floor, inf
 from typing import TYPE_CHECKING, Final
 
 from hanzoai.pubsub.topics import TopicTrie, is_wildcard
@@ -220,6 +220,10 @@ class RedisBackplane:
         """See `backplane.Backplane`."""
         return self._feed.receives(pattern)
 
+    def settled(self) -> int:
+        """See `backplane.Backplane`."""
+        return self._feed.settled() if self._catching_up.complete else 0
+
     def watch(self, changed: Callable[[], None]) -> None:
         """See `backplane.Backplane`."""
         self._feed.watch(changed)
@@ -340,9 +344,11 @@ class RedisBackplane:
             self._tracks.end(journal)
 
     async def _begun(self, asked: float, read: Snapshot) -> int:
-        """Unix ms of Redis just before a replay was requested at this time of the loop."""
-        now = read.now or await self._link.time(self._layout.nodes)
-        return now - ceil(1000 * (self._loop.time() - asked)) - 1
+        """Unix ms just before this time of the loop, by the slowest of the clocks of Redis."""
+        ahead = read.ahead
+        if ahead == inf:
+            ahead = await self._link.time(self._layout.nodes) - 1000 * self._loop.time()
+        return floor(1000 * asked + ahead) - 1
 
     def _join(self, journal: Journal, read: Snapshot, wanted: Wanted) -> Replay:
         """The logs as read; the hub adds the messages that are delivered."""

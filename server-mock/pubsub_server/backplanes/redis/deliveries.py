@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
+from operator import gt
 from typing import TYPE_CHECKING, Final
 
 from pubsub_server.backoff import Backoff
@@ -258,9 +258,10 @@ class CatchingUp:
         # Shards of which messages may be missing.
         self._incomplete: set[int] = set()
         # Per shard: the number of connections to its channels, and this number at the last complete
-        # search for missed messages.
-        self._begun: Counter[int] = Counter()
-        self._proven: Counter[int] = Counter()
+        # search for missed messages. The first connection needs none: no client was subscribed
+        # before.
+        self._begun = [0] * len(layout.bases)
+        self._proven = [1] * len(layout.bases)
         self._next_sweep = 0.0
 
     def sweep(self) -> None:
@@ -271,13 +272,20 @@ class CatchingUp:
 
     def interrupted(self, shards: Sequence[int]) -> None:
         """A connection to these shards begins; this node may have missed earlier messages."""
-        self._begun.update(shards)
+        for shard in shards:
+            self._begun[shard] += 1
 
     def sure(self, topic: str) -> bool:
         """Whether this node has received all messages that the topic's shard has published."""
         shard = self._layout.shard(topic)
         # There was no subscriber before the first search of this node.
         return shard not in self._caught_up or self._begun[shard] == self._proven[shard]
+
+    @property
+    def complete(self) -> bool:
+        """Whether this node has delivered all wanted messages that have arrived, or should have."""
+        lost = self._begun != self._proven and any(map(gt, self._begun, self._proven))
+        return not lost and not self._tracks.waiting
 
     def opened(self, topic: str, now: int) -> bool:
         """A topic opens because of its first subscriber by name, and its log has messages.
@@ -439,7 +447,7 @@ class CatchingUp:
         for topic, last in heads.items():
             track = self._tracks.get(topic)
             if track is not None and track.held is None and last > (track.last or 0):
-                track.held = []
+                self._tracks.wait(track)
                 self._deliveries.heal(track)
 
     def _unproven(self, shard: int) -> list[str]:

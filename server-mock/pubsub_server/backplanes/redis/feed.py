@@ -11,6 +11,7 @@ import contextlib
 import logging
 import secrets
 from functools import partial
+from sys import maxsize
 from typing import TYPE_CHECKING, Any, Final
 
 from redis.exceptions import ResponseError
@@ -20,6 +21,7 @@ from pubsub_server.backoff import Backoff
 from pubsub_server.backplanes.redis.errors import refusal
 from pubsub_server.backplanes.redis.failure_log import FailureLog
 from pubsub_server.backplanes.redis.feed_log import FeedLog
+from pubsub_server.backplanes.redis.layout import sent_at
 from pubsub_server.backplanes.redis.servers import LINK_ERRORS, RedisError, broken
 from pubsub_server.tasks import Tasks
 
@@ -204,6 +206,8 @@ class Feed:
         self._log = log
         self._probe = Probe(timeout, self._send_to_itself, self._tasks, changed)
         self._address = ""
+        # The newest payload of the current connection; None before the first connection.
+        self._newest: bytes | None = None
         self.up = False
         self.losses = 0
 
@@ -257,6 +261,17 @@ class Feed:
     def silences(self) -> int:
         """Number of times that no probe arrived within the timeout."""
         return self._probe.silences
+
+    @property
+    def settled(self) -> int:
+        """Unix ms of Redis: everything that this connection sent before has arrived.
+
+        0 if it is unknown.
+        """
+        if self._newest is None:
+            # No client has a subscription to these shards yet.
+            return maxsize
+        return sent_at(self._newest) if self.up and self._newest else 0
 
     def start(self) -> None:
         """Start, unless it has started."""
@@ -312,6 +327,7 @@ class Feed:
         for kept in (self._asked, self._unconfirmed, self._ending, self._leaving):
             kept.clear()
         self._whole = False
+        self._newest = b""
         self._adding = set(self._wanted)
         self._fresh = True
         # A connection needs a channel to listen, and the Redis user needs the permission.
@@ -324,7 +340,7 @@ class Feed:
         """Process a push of the connection."""
         kind = push[0]
         if kind == b"smessage":
-            channel = push[1]
+            channel, self._newest = push[1], push[2]
             if channel == self._own_bytes:
                 self._probe.received()
             elif not (self._whole and self._repeats(channel.decode())):
@@ -346,7 +362,7 @@ class Feed:
                 self._update(wire)
 
     async def _send_to_itself(self) -> None:
-        await self._link.publish_empty(self._own, self._own)
+        await self._link.publish_time(self._own)
 
     def _update(self, wire: Wire) -> None:
         wanted = self._wanted
@@ -513,6 +529,10 @@ class Feeds:
         its server has failed, for all nodes alike.
         """
         return any(feed.receiving for feed in self._lanes)
+
+    def settled(self) -> int:
+        """See `Feed.settled`; of all connections."""
+        return min(feed.settled for feed in self._lanes)
 
     def receives(self, pattern: str) -> bool:
         """Whether messages of this topic, or any messages of this pattern, arrive."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
 from struct import Struct
+from struct import error as StructError
 from typing import TYPE_CHECKING, Final, Literal
 from zlib import crc32
 
@@ -132,8 +133,10 @@ _REST: Final = Struct(f"<d{KEY_BYTES}s{MARK_BYTES}sHHIHI")
 _RECORD: Final = Struct(f"<cdddd{KEY_BYTES + MARK_BYTES}xHHIHI")
 PLACE: Final = Struct("<cdd")
 """Answer of `publish.lua` for a message: kind, position and time."""
+MESSAGE: Final = b"m"
+"""First byte of a payload of messages."""
 PRESENCE: Final = b"p"
-"""First byte of a presence payload; a payload of messages begins with `m`."""
+"""First byte of a presence payload."""
 
 _CHANGES: Final[dict[bytes, Literal["join", "leave", "update", "move"]]] = {
     b"pj": "join",
@@ -253,6 +256,19 @@ def _around_data(topic: str, type: str, sender: tuple[str, str]) -> tuple[bytes,
     return whole[len(b'{"id":""') : data], whole[data + 1 : -len(b"0}")]
 
 
+def sent_at(payload: bytes) -> int:
+    """Unix ms at which Redis has sent a payload of a channel; later ones have no older messages.
+
+    A payload without messages has the microseconds in its second word. 0 for any other format.
+    """
+    try:
+        if payload.startswith(MESSAGE):
+            return int(_RECORD.unpack_from(payload)[2])
+        return int(payload.split(b" ", 2)[1]) // 1000
+    except (IndexError, OverflowError, ValueError, StructError):
+        return 0
+
+
 def unpack(payload: bytes) -> Iterator[Entry]:
     """The messages of one payload of a channel, or of one entry of a log.
 
@@ -271,7 +287,7 @@ def unpack(payload: bytes) -> Iterator[Entry]:
         middle = head + head_size
         tail = middle + middle_size
         at = tail + tail_size
-        if kind != b"m" or at > end:
+        if kind != MESSAGE or at > end:
             raise ValueError("a record is cut off, or of another kind")
         seq, time = int(seq), int(time)
         yield Entry(

@@ -234,11 +234,15 @@ class Link:
         await self._ask(key, "SPUBLISH", f"{key}:tried", "")
         await self._ask(key, "EVAL", "return 0", 1, key)
 
-    async def publish_empty(self, key: str, channel: str) -> None:
-        """Publish an empty payload to a channel, on the connection that messages use."""
-        await self._at(
-            key, lambda writers: writers.execute_command("SPUBLISH", channel, ""), writing=True
-        )
+    async def publish_time(self, channel: str) -> None:
+        """Publish the time of Redis to a channel, on the connection that messages use."""
+
+        async def publish(writer: Wire) -> None:
+            seconds, microseconds = await writer.execute_command("TIME")
+            time = int(seconds) * 1_000_000 + int(microseconds)
+            await writer.execute_command("SPUBLISH", channel, f"alive {time}")
+
+        await self._at(channel, publish, writing=True)
 
     async def exchange(self, key: str, value: str) -> str | None:
         """Set a key, and return its former value, if any."""

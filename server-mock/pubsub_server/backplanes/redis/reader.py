@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from heapq import nsmallest
 from itertools import pairwise
+from math import inf
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from pubsub_server.backplane import Entry, Page, Replay, TopicReport
@@ -102,17 +104,23 @@ class Snapshot:
 
     Attributes:
         now: Redis time, Unix ms.
+        ahead: Minimum ms by which the clock of a server is ahead of the loop; infinite if no log
+            was read.
         unbroken: By topic, Unix ms since which its shard has lost no acknowledged message.
         logs: By topic, in the requested order; None for a topic without a log.
     """
 
     now: int
+    ahead: float
     unbroken: Mapping[str, int]
     logs: Mapping[str, Log | None]
 
     def __or__(self, later: Snapshot) -> Snapshot:
         """This snapshot with the topics of a later one."""
-        return Snapshot(later.now, {**self.unbroken, **later.unbroken}, {**self.logs, **later.logs})
+        ahead = min(self.ahead, later.ahead)
+        return Snapshot(
+            later.now, ahead, {**self.unbroken, **later.unbroken}, {**self.logs, **later.logs}
+        )
 
 
 class Reader:
@@ -291,19 +299,21 @@ class Reader:
     async def _read(self, wanted: Mapping[str, Part], remembered: int = 0) -> Snapshot:
         logs: dict[str, Log | None] = {}
         unbroken: dict[str, int] = {}
-        now = 0
+        now, ahead = 0, inf
+        loop = asyncio.get_running_loop()
         for base, topics in self._by_shard(wanted):
             arguments: list[Argument] = [remembered]
             for topic in topics:
                 arguments += (topic, *wanted[topic])
             answer: list[Any] = await self._link.read(base, arguments)
             now = max(now, int(answer[0]))
+            ahead = min(ahead, int(answer[0]) - 1000 * loop.time())
             unbroken |= dict.fromkeys(topics, int(answer[1]))
             for number, topic in enumerate(topics):
                 state, size, rows = answer[2 + 3 * number : 5 + 3 * number]
                 logs[topic] = read_log(state, size, rows)
         # In the requested order.
-        return Snapshot(now, unbroken, {topic: logs[topic] for topic in wanted})
+        return Snapshot(now, ahead, unbroken, {topic: logs[topic] for topic in wanted})
 
     def _by_shard(self, topics: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
         shards: dict[int, list[str]] = {}

@@ -57,9 +57,8 @@ class Track:
             self.replayed = position if self.replayed is None else min(self.replayed, position)
 
     def hold(self, entry: Entry) -> None:
-        """Hold a message."""
-        if self.held is None:
-            self.held = []
+        """Hold a message; the track waits."""
+        assert self.held is not None
         if len(self.held) < HELD_MAX:
             self.held.append(entry)
         else:
@@ -85,6 +84,8 @@ class Tracks:
         self._named: dict[str, Track] = {}
         self._others: OrderedDict[str, Track] = OrderedDict()
         self._journals: set[Journal] = set()
+        # Tracks with `held`.
+        self._waiting: set[Track] = set()
 
     def __len__(self) -> int:
         return len(self._named) + len(self._others)
@@ -100,8 +101,7 @@ class Tracks:
     @property
     def waiting(self) -> bool:
         """Whether messages of a topic wait until it is open or healed."""
-        tracks = (*self._named.values(), *self._others.values())
-        return any(track.held is not None for track in tracks)
+        return bool(self._waiting)
 
     def get(self, topic: str) -> Track | None:
         """The track of a topic, if it has one."""
@@ -114,7 +114,7 @@ class Tracks:
         track = self._others.pop(topic, None)
         if track is None:
             track = Track(topic)
-            track.held = []
+            self.wait(track)
         self._named[topic] = track
 
     def leave(self, topic: str, *, keep: bool) -> None:
@@ -122,12 +122,21 @@ class Tracks:
         track = self._named.pop(topic)
         if keep and track.last is not None:
             self._remember(track)
+        else:
+            self._waiting.discard(track)
 
     def forget_others(self) -> None:
         """The last pattern has ended: keep only topics that are subscribed to by name."""
+        self._waiting.difference_update(self._others.values())
         self._others.clear()
 
     # ------------------------------------------------------------ what comes
+
+    def wait(self, track: Track) -> None:
+        """Hold the messages of a track until `release`."""
+        if track.held is None:
+            track.held = []
+        self._waiting.add(track)
 
     def hold(self, topic: str) -> Track:
         """Begin the track of a topic that a pattern matches; its messages wait for `settle`.
@@ -138,7 +147,8 @@ class Tracks:
         if track is None:
             track = Track(topic)
             self._remember(track)
-        track.last, track.held, track.unproven = 0, track.held or [], True
+        self.wait(track)
+        track.last, track.unproven = 0, True
         return track
 
     def receive(self, entry: Entry) -> tuple[bool, Track | None]:
@@ -165,6 +175,7 @@ class Tracks:
                 return False, None
             # Without a log, the position does not show whether there are earlier messages.
             if seq > last + 1:
+                self.wait(track)
                 track.hold(entry)
                 return False, track
         if self._journals:
@@ -188,6 +199,7 @@ class Tracks:
             found: Messages of the log after `Track.last`, oldest first.
         """
         held, track.held = track.held or [], None
+        self._waiting.discard(track)
         track.unproven = False
         overflow, track.overflow = track.overflow, False
         if track.last is None:
@@ -202,6 +214,7 @@ class Tracks:
                 # not.
                 self._skip(track, last)
                 if seq > track.last + 1:
+                    self.wait(track)
                     track.held = [waiting[each] for each in order[index:]]
                     track.overflow = overflow
                     return ready, True
@@ -210,7 +223,7 @@ class Tracks:
         if last is not None:
             self._skip(track, last)
         if overflow:
-            track.held = []
+            self.wait(track)
         return ready, overflow
 
     # ------------------------------------------------------------ replays

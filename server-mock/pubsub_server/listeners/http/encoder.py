@@ -12,7 +12,7 @@ import orjson
 from pubsub_server.shared.encoder import Attends, Encoder, Liveness
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from pubsub_server.backplane import Entry
 
@@ -29,6 +29,7 @@ class StreamEncoder(Encoder):
     """See `encoder.Encoder`.
 
     Args:
+        settled: See `service.Service`.
         node: Part of the event ids of a node with its own numbering, see `service.Service.node`.
     """
 
@@ -39,12 +40,16 @@ class StreamEncoder(Encoder):
     resubscribes = False
     echoes = True
 
-    def __init__(self, node: str | None = None) -> None:
+    def __init__(self, settled: Callable[[], int], node: str | None = None) -> None:
+        self._settled = settled
         self._node = node
 
     def message(self, entry: Entry) -> bytes:
         """See `encoder.Encoder`."""
-        id = event_id(entry.topic, entry.timestamp, entry.seq, self._node)
+        # An older message of another topic may still be on its way. The reader must get it when it
+        # resumes, so the time is not later. Without an id, it resumes after an earlier event.
+        time = min(entry.timestamp, self._settled())
+        id = event_id(entry.topic, time, entry.seq, self._node) if time else None
         return event("message", entry.body, id)
 
     def frame(self, frame: Mapping[str, object]) -> bytes:

@@ -115,7 +115,7 @@ class EventStreams:
 
     def __init__(self, service: Service, policy: Policy, settings: Settings) -> None:
         self._service = service
-        self._encoder = StreamEncoder(service.node)
+        self._encoder = StreamEncoder(service.settled, service.node)
         service.stats.connections.setdefault(self._encoder.name, 0)
         self._policy = policy
         self._settings = settings
