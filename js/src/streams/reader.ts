@@ -316,8 +316,13 @@ export class StreamReader implements AsyncIterable<StreamEvent>, AsyncDisposable
         for (const piece of effect.pieces) addPiece(pieces, piece);
         events.push({ kind, text: pieces.filter(isString).join(''), pieces });
       } else {
-        const event = { ...effect, text: core.text, parts: this.parts, stale: core.stale };
-        if (kind === 'snapshot') {
+        const isSnapshot = kind === 'snapshot';
+        const whole =
+          isSnapshot || 'reason' in effect
+            ? { text: core.text, parts: this.parts, stale: core.stale }
+            : {};
+        const event = { ...effect, ...whole };
+        if (isSnapshot) {
           isReplaced = true;
           events.length = 0;
         }

@@ -240,6 +240,26 @@ test('leaving never cancels', async () => {
   await server.stop();
 });
 
+test('only events with the whole answer have a text that replaces what is shown', async () => {
+  const server = await started();
+  const writer = await writeStream(server.client(), TOPIC);
+  await writer.write('one ');
+  await server.clock.advance(1_000);
+  const shown: StreamEvent[] = [];
+  const reading = (async () => {
+    for await (const event of readStream(server.client(), TOPIC))
+      if (shown.push(event) === 2) break;
+  })();
+  await within(server, reading);
+  assert.deepEqual(
+    shown.map(({ kind }) => kind),
+    ['start', 'delta'],
+  );
+  assert.equal(amount(shown), 'one ');
+  await within(server, writer.complete());
+  await server.stop();
+});
+
 test('a failed writer is taken over where it stopped, and stops if it is still running', async () => {
   const server = await started();
   const events = collect(readStream(server.client(), TOPIC));
