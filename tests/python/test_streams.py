@@ -547,7 +547,7 @@ async def test_a_writer_that_died_is_taken_over_where_it_stopped(
     await dead.open()
     await dead.write(TEXT[:20])
     await clock_of(pubsub_memory).advance(1)
-    dead._stop()  # like a killed process
+    dead._leave()  # like a killed process
     await clock_of(pubsub_memory).advance(11)
     async with stream_writer(ps, TOPIC, id="r1", take_over=True) as writer:
         assert writer.epoch == 1
@@ -570,9 +570,21 @@ async def test_a_takeover_accepts_only_frames_of_its_sender(pubsub_memory: Memor
     await dead.open()
     await dead.write("real ")
     await clock_of(pubsub_memory).advance(1)
-    dead._stop()  # like a killed process
+    dead._leave()  # like a killed process
     async with stream_writer(ps, TOPIC, id="r1", take_over=True, sender="svc") as writer:
         assert writer.text == "real "
+
+
+async def test_no_writer_takes_over_after_the_highest_epoch(pubsub_memory: MemoryServer) -> None:
+    ps, mallory = (pubsub_memory.client(pubsub_memory.token(name)) for name in ("svc", "mallory"))
+    forged = stream_writer(mallory, TOPIC, id="r1", epoch=2**53 - 1)
+    await within(pubsub_memory, forged.open())
+    with pytest.raises(Conflict, match=r"highest epoch.*pass `sender`"):
+        await within(pubsub_memory, stream_writer(ps, TOPIC, id="r1", take_over=True).open())
+    async with stream_writer(ps, TOPIC, id="r1", take_over=True, sender="svc") as writer:
+        await writer.write("real")
+    reader = stream_reader(ps, TOPIC, id="r1", sender="svc")
+    assert (await within(pubsub_memory, reader.final())).text == "real"
 
 
 async def test_a_cancel_that_no_writer_lived_to_see_ends_the_stream_when_it_is_taken_over(
@@ -584,7 +596,7 @@ async def test_a_cancel_that_no_writer_lived_to_see_ends_the_stream_when_it_is_t
     await dead.open()
     await dead.write("one ")
     await clock_of(pubsub_memory).advance(1)
-    dead._stop()  # like a killed process
+    dead._leave()  # like a killed process
     await within(pubsub_memory, reader.cancel("enough"))
     async with stream_writer(ps, TOPIC, id="r1", take_over=True) as writer:
         with pytest.raises(StreamCancelled):
@@ -603,7 +615,7 @@ async def test_a_request_during_a_takeover_reaches_the_new_writer(
     await dead.open()
     await dead.write("one ")
     await clock_of(pubsub_memory).advance(1)
-    dead._stop()  # like a killed process
+    dead._leave()  # like a killed process
     history, received = ps.history, list[object]()
 
     async def slow(*arguments: Any, **options: Any) -> AsyncIterator[Message]:
@@ -627,6 +639,31 @@ async def test_a_request_during_a_takeover_reaches_the_new_writer(
         await writer.write("two")
     end = await within(pubsub_memory, reader.final())
     assert (end.text, end.reason, end.by) == ("one ", "enough", "u1")
+
+
+async def test_a_writer_without_a_block_leaves_the_topic_when_a_reader_cancels(
+    pubsub_memory: MemoryServer,
+) -> None:
+    writer = await stream_writer(pubsub_memory.client(), TOPIC).open()
+    reader = stream_reader(pubsub_memory.client(), TOPIC).open()
+    await clock_of(pubsub_memory).advance(1)
+    await within(pubsub_memory, reader.cancel())
+    await within(pubsub_memory, reader.final())
+    with pytest.raises(StreamCancelled):
+        await writer.write("more")
+    assert writer._subscription is not None
+    assert not writer._subscription.active
+
+
+async def test_an_id_of_an_earlier_answer_is_a_conflict(pubsub_memory: MemoryServer) -> None:
+    ps = pubsub_memory.client()
+    async with stream_writer(ps, TOPIC, id="r1") as first:
+        await first.write("one ")
+    with pytest.raises(
+        Conflict, match=r"another writer with this epoch.*another `id` for another answer"
+    ):
+        async with stream_writer(ps, TOPIC, id="r1") as second:
+            await second.write("two ")
 
 
 async def test_a_writer_without_a_block_leaves_the_topic_after_an_error(
@@ -664,7 +701,7 @@ async def test_a_writer_that_was_thought_dead_stops_when_another_has_taken_over(
     await clock_of(pubsub_memory).advance(1)
     async with stream_writer(two, TOPIC, id="r1", take_over=True) as new:
         await clock_of(pubsub_memory).advance(1)
-        with pytest.raises(Conflict, match="taken over"):
+        with pytest.raises(Conflict, match="another writer"):
             await old.write("never")
         await new.write("two")
     assert (await within(pubsub_memory, reader.final())).text == "one two"

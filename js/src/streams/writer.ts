@@ -291,12 +291,15 @@ export class StreamWriter implements AsyncDisposable {
         messages.push(incoming(message));
       const reading = new Reading(this.id, this._options.sender);
       reading.begin(messages, 0);
-      if (reading.ended)
-        throw fromCode('conflict', `The stream ${this.id} has ended.`, {
+      const { ended: isEnded, epoch: last } = reading;
+      if (isEnded || last === Number.MAX_SAFE_INTEGER) {
+        const problem = isEnded ? 'has ended' : 'has the highest epoch';
+        throw fromCode('conflict', `The stream ${this.id} ${problem}.`, {
           topic: this._topic,
-          remedy: 'Use another id.',
+          remedy: 'Use another id. If users may publish to the topic, pass `sender`.',
         });
-      const epoch = Math.max(this._options.epoch ?? 0, reading.epoch + 1);
+      }
+      const epoch = Math.max(this._options.epoch ?? 0, last + 1);
       const isKnown = reading.based && !reading.stale;
       return { epoch, messages, ...(isKnown && { base: reading.next, parts: reading.parts }) };
     } catch (error) {
@@ -313,11 +316,9 @@ export class StreamWriter implements AsyncDisposable {
     if (this._error) throw this._error;
   }
 
-  /** Wait until the end is published or the writer has given up; then unsubscribe. */
+  /** Wait until the end is published or the writer has given up. */
   private async _drain(): Promise<void> {
     while (!this._core.ended) await this._progress.wait();
-    this._timer?.cancel();
-    this._leave();
   }
 
   private _leave(): void {
@@ -359,7 +360,8 @@ export class StreamWriter implements AsyncDisposable {
         );
     }
     this._timer?.cancel();
-    const { due } = this._core;
+    const { due, ended: isEnded } = this._core;
+    if (isEnded) this._leave();
     if (due !== undefined)
       this._timer = this._clock.callLater(due - this._now, () =>
         this._perform(this._core.tick(this._now)),
@@ -368,13 +370,23 @@ export class StreamWriter implements AsyncDisposable {
   }
 
   private _fail(code: string): void {
-    const message =
-      code === 'conflict' ? `Another writer has taken over the stream ${this.id}.` : undefined;
-    const isReported = this._cause instanceof PubSubError && !message;
+    const { _topic: topic, _cause: cause } = this;
+    const failure =
+      code === 'conflict'
+        ? fromCode(
+            code,
+            `The stream ${this.id} has another writer with this epoch or a higher one.`,
+            {
+              topic,
+              remedy: 'Use another `id` for another answer. A higher `epoch` replaces this one.',
+              cause,
+            },
+          )
+        : cause instanceof PubSubError
+          ? cause
+          : fromCode(code, undefined, { topic, cause });
     // The first error ended the stream.
-    this._error ??= isReported
-      ? (this._cause as PubSubError)
-      : fromCode(code, message, { topic: this._topic, cause: this._cause });
+    this._error ??= failure;
   }
 
   private _cancel(reason: string, by: string, isOwn = false): void {

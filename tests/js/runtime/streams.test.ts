@@ -240,6 +240,21 @@ test('leaving never cancels', async () => {
   await server.stop();
 });
 
+test('an id of an earlier answer is a conflict', async () => {
+  const server = await started();
+  const first = await writeStream(server.client(), TOPIC, { id: 'r1' });
+  await first.write('one ');
+  await within(server, first.complete());
+  const second = await writeStream(server.client(), TOPIC, { id: 'r1' });
+  await second.write('two ');
+  await assert.rejects(within(server, second.complete()), {
+    code: 'conflict',
+    message: 'The stream r1 has another writer with this epoch or a higher one.',
+    remedy: /another `id` for another answer/,
+  });
+  await server.stop();
+});
+
 test('only events with the whole answer have a text that replaces what is shown', async () => {
   const server = await started();
   const writer = await writeStream(server.client(), TOPIC);
@@ -293,6 +308,25 @@ test('a takeover accepts only frames of its sender', async () => {
   await server.clock.advance(1_000);
   const taken = writeStream(ps, TOPIC, { id: 'r1', takeOver: true, sender: 'svc' });
   assert.equal((await within(server, taken)).text, 'real ');
+  await server.stop();
+});
+
+test('no writer takes over a stream with the highest epoch', async () => {
+  const server = await started();
+  const [ps, mallory] = ['svc', 'mallory'].map((name) =>
+    server.client({ token: server.token(name, { kind: 'service' }) }),
+  ) as [PubSub, PubSub];
+  await writeStream(mallory, TOPIC, { id: 'r1', epoch: Number.MAX_SAFE_INTEGER });
+  await server.clock.advance(1_000);
+  const late = writeStream(ps, TOPIC, { id: 'r1', takeOver: true });
+  const rejected = { code: 'conflict', message: /highest epoch/, remedy: /pass `sender`/ };
+  await assert.rejects(within(server, late), rejected);
+  const taken = writeStream(ps, TOPIC, { id: 'r1', takeOver: true, sender: 'svc' });
+  const writer = await within(server, taken);
+  await writer.write('real');
+  await within(server, writer.complete());
+  const reader = readStream(ps, TOPIC, { id: 'r1', sender: 'svc' });
+  assert.equal((await within(server, reader.final())).text, 'real');
   await server.stop();
 });
 
@@ -696,18 +730,26 @@ test('a writer that may not read its topic says that nobody can cancel', async (
   await server.stop();
 });
 
-test('a writer that has ended leaves its topic', async () => {
-  const server = await started();
-  const client = server.client();
-  const { _driver: driver } = client as unknown as { readonly _driver: Driver };
-  const subscriptions = () => driver._background?.deliveries.inboxes.size;
-  const writer = await writeStream(client, TOPIC);
-  await server.clock.advance(1_000);
-  assert.equal(subscriptions(), 1);
-  await within(server, writer.complete());
-  assert.equal(subscriptions(), 0);
-  await server.stop();
-});
+for (const how of ['has ended', 'a reader has cancelled']) {
+  test(`a writer that ${how} leaves its topic`, async () => {
+    const server = await started();
+    const client = server.client();
+    const { _driver: driver } = client as unknown as { readonly _driver: Driver };
+    const subscriptions = () => driver._background?.deliveries.inboxes.size;
+    const writer = await writeStream(client, TOPIC);
+    const reader = readStream(server.client(), TOPIC);
+    await server.clock.advance(1_000);
+    assert.equal(subscriptions(), 1);
+    if (how === 'has ended') await within(server, writer.complete());
+    else {
+      await within(server, reader.cancel());
+      await within(server, reader.final());
+      await assert.rejects(writer.write('more'), StreamCancelled);
+    }
+    assert.equal(subscriptions(), 0);
+    await server.stop();
+  });
+}
 
 const BIG = { type: 'chart', sums: [1n] } as unknown as Piece;
 const LOOP: Record<string, unknown> = { type: 'chart' };

@@ -29,8 +29,8 @@ PATIENCE: Final = 500
 """Milliseconds to wait for a missing token."""
 SILENCE: Final = 10_000
 """Milliseconds without a frame until a stream is stalled; the next report takes twice as long."""
-_SAFE: Final = 2**53
-"""Whole numbers below this are exact in every language."""
+EPOCH_MAX: Final = 2**53 - 1
+"""Highest epoch, index and count: whole numbers up to this are exact in every language."""
 
 
 class Incoming(TypedDict):
@@ -414,7 +414,7 @@ def _begins(message: Incoming) -> bool:
 
 
 def _is_count(value: object) -> bool:
-    return type(value) is int and 0 <= value < _SAFE
+    return type(value) is int and 0 <= value <= EPOCH_MAX
 
 
 def _list(value: object) -> list[Any]:
@@ -425,4 +425,4 @@ def _word(value: object, other: str) -> str:
     return value if isinstance(value, str) else other
 
 
-__all__ = ["Incoming", "ReaderEffect", "Reading"]
+__all__ = ["EPOCH_MAX", "Incoming", "ReaderEffect", "Reading"]

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import math
 import secrets
 import threading
 import weakref
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from hanzoai.pubsub.durations import seconds_of
 from hanzoai.pubsub.errors import (
@@ -28,7 +27,7 @@ from hanzoai.pubsub.runtime.handlers import call
 from hanzoai.pubsub.settings.checks import check_function, check_whole
 from hanzoai.pubsub.streams.messages import answered, incoming, sender_of
 from hanzoai.pubsub.streams.parts import Part, Piece, text_of
-from hanzoai.pubsub.streams.reading import Reading
+from hanzoai.pubsub.streams.reading import EPOCH_MAX, Reading
 from hanzoai.pubsub.streams.sources import check_source, close_source, invalid_piece
 from hanzoai.pubsub.streams.writing import (
     LARGEST,
@@ -52,8 +51,6 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.runtime.subscription import Subscription
     from hanzoai.pubsub.streams.reading import Incoming
     from hanzoai.pubsub.values import Gap, Message
-
-T = TypeVar("T")
 
 logger = logging.getLogger("hanzoai.pubsub")
 
@@ -133,7 +130,7 @@ class StreamWriter:
         allow: Callable[[str], bool] | None = None,
         on_steer: Callable[[Any, str], Any] | None = None,
     ) -> None:
-        check_whole("epoch", epoch, low=0)
+        check_whole("epoch", epoch, low=0, high=EPOCH_MAX)
         check_decision("allow", allow)
         check_function("on_steer", on_steer, arguments=2)
         if take_over and id is None:
@@ -154,11 +151,10 @@ class StreamWriter:
         self._clock = client.clock
         self._core: Writing | None = None
         self._timer: TimerHandle | None = None
-        self._due = math.inf
         self._tasks: set[asyncio.Task[None]] = set()
         self._waiters: set[asyncio.Future[None]] = set()
         self._reading: asyncio.Task[Any] | None = None
-        self._steering: asyncio.Task[None] | None = None
+        self._steering = asyncio.Lock()
         self._subscription: Subscription | None = None
         self._early: deque[Message] = deque(maxlen=RETAINED)
         self._asked: list[tuple[str, str]] = []
@@ -212,22 +208,16 @@ class StreamWriter:
             self._subscription = self._client.subscribe(
                 self._topic, on_message=self._receive, on_gap=_ignore
             )
+            self._begin(self._join(self._subscription))
         base: int | None = None
         parts: list[Part] = []
         before: list[Incoming] = []
         if self._take_over:
             try:
-                if self._subscription is not None:
-                    # A wish that arrives during the read is in the history or the subscription.
-                    with contextlib.suppress(PubSubError):
-                        await self._subscription
                 base, parts, before = await self._read_before()
             except BaseException:
-                if self._subscription is not None:
-                    await self._subscription.unsubscribe()
+                self._leave()
                 raise
-        if self._subscription is not None:
-            self._begin(self._join(self._subscription))
         core = self._core = Writing(
             self._id,
             self._epoch,
@@ -363,20 +353,18 @@ class StreamWriter:
     ) -> bool:
         try:
             if exc is None:
-                if not self._finished:
-                    with contextlib.suppress(StreamCancelled):
+                with contextlib.suppress(StreamCancelled):
+                    if not self._finished:
                         await self.complete()
+                await self._drain()
             elif isinstance(exc, Exception):
                 await self.abort("error")
             else:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(_PARTING):
                         await self.abort("interrupted")
-                self._stop()
-                return False
-            await self._drain()
         finally:
-            await self._leave()
+            self._leave()
         return isinstance(exc, StreamCancelled) and exc is self._error
 
     def __repr__(self) -> str:
@@ -400,16 +388,21 @@ class StreamWriter:
 
         Increments the epoch.
         """
+        if self._subscription is not None:
+            # A request that arrives while the history is read is in one of the two.
+            with contextlib.suppress(PubSubError):
+                await self._subscription
         messages = [
             incoming(message) async for message in self._client.history(self._topic, limit=RETAINED)
         ]
         reading = Reading(self._id, self._sender)
         reading.begin(messages, 0)
-        if reading.ended:
+        if reading.ended or reading.epoch == EPOCH_MAX:
+            problem = "has ended" if reading.ended else "has the highest epoch"
             raise Conflict(
-                f"The stream {self._id} has ended.",
+                f"The stream {self._id} {problem}.",
                 topic=self._topic,
-                remedy="Use another id.",
+                remedy="Use another id. If users may publish to the topic, pass `sender`.",
             )
         self._epoch = max(self._epoch, reading.epoch + 1)
         if not reading.based or reading.stale:
@@ -427,22 +420,16 @@ class StreamWriter:
             raise self._error.with_traceback(None)
 
     async def _drain(self) -> None:
-        """Wait until the end is published or the writer has given up; then leave the topic."""
+        """Wait until the end is published or the writer has given up."""
         core = self._core
         while core is not None and not core.ended:
             await self._wait()
-        self._stop()
-        await self._leave()
 
-    async def _leave(self) -> None:
-        if self._subscription is not None:
-            await self._subscription.unsubscribe()
-
-    def _stop(self) -> None:
-        self._finished = True
+    def _leave(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
+        if self._subscription is not None:
+            self._begin(self._subscription.unsubscribe())
 
     async def _write_all(self, source: AsyncIterable[Piece] | Iterable[Piece]) -> None:
         iterator = aiter(source) if isinstance(source, AsyncIterable) else _threaded(iter(source))
@@ -471,11 +458,10 @@ class StreamWriter:
         finally:
             self._waiters.discard(waiter)
 
-    def _begin(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def _begin(self, coroutine: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        return task
 
     async def _join(self, subscription: Subscription) -> None:
         try:
@@ -535,7 +521,15 @@ class StreamWriter:
                     self._id,
                     effect["ms"] / 1000,
                 )
-        self._set_timer(core)
+        if self._timer is not None:
+            self._timer.cancel()
+        if core.due is not None:
+            after = max(0, core.due - self._now()) / 1000
+            self._timer = self._clock.call_later(
+                after, lambda: self._perform(core.tick(self._now()))
+            )
+        if core.ended:
+            self._leave()
         if self._error is not None and self._reading is not None:
             # Once: a second cancellation would interrupt how the source closes.
             self._reading.cancel()
@@ -543,20 +537,6 @@ class StreamWriter:
         for waiter in list(self._waiters):
             if not waiter.done():
                 waiter.set_result(None)
-
-    def _set_timer(self, core: Writing) -> None:
-        # A tick before its time has no effect, so a timer may stay that fires earlier.
-        if core.due is None or self._due <= core.due:
-            return
-        if self._timer is not None:
-            self._timer.cancel()
-        self._due = core.due
-        after = max(0, core.due - self._now()) / 1000
-        self._timer = self._clock.call_later(after, lambda: self._tick(core))
-
-    def _tick(self, core: Writing) -> None:
-        self._due = math.inf
-        self._perform(core.tick(self._now()))
 
     def _refuse(self, code: str, piece: object) -> None:
         if code == "payload_too_large":
@@ -573,9 +553,9 @@ class StreamWriter:
             return  # the first error ended the stream
         if code == "conflict":
             self._error = Conflict(
-                f"Another writer has taken over the stream {self._id}.",
+                f"The stream {self._id} has another writer with this epoch or a higher one.",
                 topic=self._topic,
-                remedy="Stop this one, or begin with a higher `epoch`.",
+                remedy="Use another `id` for another answer. A higher `epoch` replaces this one.",
                 cause=self._cause,
             )
         else:
@@ -597,15 +577,14 @@ class StreamWriter:
         if handler is None or not self._allows(by):
             return
 
-        async def steer(before: asyncio.Task[None] | None) -> None:
-            if before is not None:
-                await asyncio.wait([before])
-            try:
-                await call(handler, data, by)
-            except Exception as error:
-                self._report(error)
+        async def steer() -> None:
+            async with self._steering:
+                try:
+                    await call(handler, data, by)
+                except Exception as error:
+                    self._report(error)
 
-        self._steering = self._begin(steer(self._steering))
+        self._begin(steer())
 
     def _allows(self, by: str) -> bool:
         try:
