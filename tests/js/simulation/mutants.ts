@@ -222,8 +222,8 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   'an answer without a ref is not found': {
     file: 'dialects/plain/plain_dialect.ts',
-    from: 'return (whole ?? part)?.[0];',
-    to: 'return part?.[0];',
+    from: 'if (size === patterns.length) return state;',
+    to: 'if (size === patterns.length) continue;',
   },
 
   // ---------------------------------------------------------------- lifecycle

@@ -49,8 +49,6 @@ type PublishFrame = Extract<Loose<ClientFrame>, { readonly type: 'publish' }>;
 
 /** A request to subscribe that the peer has not answered. */
 interface Request {
-  readonly subscription: SubscriptionState;
-  readonly topics: readonly string[];
   /** How often an `error` was attributed to a publish instead of this subscription. */
   doubts: number;
   /** Patterns that the parts of its answer have denied. */
@@ -61,11 +59,8 @@ interface Request {
 export class PlainDialect {
   /** Topics of publishes that the peer will not acknowledge. */
   private readonly _blind: string[] = [];
-  /**
-   * Unanswered requests to subscribe, oldest first, by the `ref` that the peer does not receive;
-   * includes ended subscriptions.
-   */
-  private readonly _requests = new Map<string, Request>();
+  /** Unanswered requests to subscribe, oldest first; includes ended subscriptions. */
+  private readonly _requests = new Map<SubscriptionState, Request>();
   /** Unanswered slots of batches that were sent one by one. */
   private readonly _batches = new WeakMap<PublishState, Set<number>>();
 
@@ -112,37 +107,38 @@ export class PlainDialect {
    */
   private _answer(frame: SubscribedFrame): SubscribedFrame {
     const { more, denied = [] } = frame;
-    const ref = frame.ref ?? this._answeredBy(frame) ?? '';
-    const before = this._requests.get(ref)?.denied ?? new Set();
-    const subscription = this._session.operations.subscriptions.requests.get(ref);
-    if (!more || !subscription) this._requests.delete(ref);
-    if (!subscription) return frame;
+    const state = frame.ref ? undefined : this._answeredBy(frame);
+    const before = state && this._requests.get(state)?.denied;
+    if (!before) return frame;
+    const { ref, patterns } = state;
+    const isOpen = this._session.operations.subscriptions.requests.has(ref);
+    if (!more || !isOpen) this._requests.delete(state);
+    if (!isOpen) return frame;
     for (const { topic } of denied) before.add(topic);
-    if (more || frame.ref !== undefined) return { ...frame, ref };
-    const missing = subscription.patterns.filter(
-      (topic) => !frame.topics.includes(topic) && !before.has(topic),
-    );
+    if (more) return { ...frame, ref };
+    const missing = patterns.filter((topic) => !frame.topics.includes(topic) && !before.has(topic));
     const left = missing.map((topic) => ({ topic, code: 'forbidden' }));
     return { ...frame, ref, denied: [...denied, ...left] };
   }
 
-  private _answeredBy({ topics }: SubscribedFrame): string | undefined {
-    const size = new Set(topics).size;
-    const fits = [...this._requests].filter(([, request]) =>
-      topics.every((topic) => request.topics.includes(topic)),
-    );
-    const whole = fits.find(([, request]) => request.topics.length === size);
-    const part = fits.find(([, request]) => size && size < request.topics.length);
-    return (whole ?? part)?.[0];
+  private _answeredBy({ topics }: SubscribedFrame): SubscriptionState | undefined {
+    const { size } = new Set(topics);
+    let part: SubscriptionState | undefined;
+    for (const state of this._requests.keys()) {
+      const { patterns } = state;
+      if (!size || !topics.every((topic) => patterns.includes(topic))) continue;
+      if (size === patterns.length) return state;
+      part ??= state;
+    }
+    return part;
   }
 
   /** An `error` with the `ref` of the request that it is about; none if that has ended. */
   private _refusal(frame: ErrorFrame): ErrorFrame | undefined {
-    const ref = frame.ref ?? this._refusedBy(frame);
-    if (ref === undefined) return frame;
-    const subscription = this._session.operations.subscriptions.requests.get(ref);
-    if (!subscription) return frame.ref === undefined ? undefined : frame;
-    return { ...frame, ref };
+    const state = frame.ref ? undefined : this._refusedBy(frame);
+    if (!state) return frame;
+    const { ref } = state;
+    return this._session.operations.subscriptions.requests.has(ref) ? { ...frame, ref } : undefined;
   }
 
   /**
@@ -151,19 +147,18 @@ export class PlainDialect {
    * If the error may be about a publish, the subscription is requested again after a while, and is
    * rejected in the end.
    */
-  private _refusedBy({ code, topic }: ErrorFrame): string | undefined {
+  private _refusedBy({ code, topic }: ErrorFrame): SubscriptionState | undefined {
     if (OF_PUBLISH.includes(code)) return undefined;
-    for (const [ref, request] of this._requests) {
-      const { subscription, topics } = request;
-      if (topic !== undefined && !topics.includes(topic)) continue;
+    for (const [state, request] of this._requests) {
+      if (topic !== undefined && !state.patterns.includes(topic)) continue;
       const most = topic === undefined ? MAX_DOUBTS : 1;
       if (request.doubts >= most || !this._mayBlame(topic)) {
-        this._requests.delete(ref);
-        return ref;
+        this._requests.delete(state);
+        return state;
       }
-      if (!subscription.retryPending) {
+      if (!state.retryPending) {
         request.doubts += 1;
-        this._session.operations.subscriptions.retryLater(subscription);
+        this._session.operations.subscriptions.retryLater(state);
       }
       break;
     }
@@ -224,21 +219,20 @@ export class PlainDialect {
       return;
     }
     const { type, topics, since, history } = others;
-    this._remember(String(ref), topics);
+    this._remember(String(ref));
     const bare = { type, topics, since: since ?? (history === undefined ? undefined : 0) };
     this._write((version === undefined ? bare : others) as ClientFrame);
   }
 
-  private _remember(ref: string, topics: readonly string[]): void {
-    const subscription = this._session.operations.subscriptions.requests.get(ref);
-    if (!subscription) return;
-    let doubts = 0;
-    for (const [older, request] of this._requests) {
-      const isSame = request.subscription === subscription;
-      if (isSame) doubts = request.doubts;
-      if (isSame || this._requests.size >= MAX_REQUESTS) this._requests.delete(older);
+  private _remember(ref: string): void {
+    const state = this._session.operations.subscriptions.requests.get(ref) as SubscriptionState;
+    const doubts = this._requests.get(state)?.doubts ?? 0;
+    this._requests.delete(state);
+    if (this._requests.size >= MAX_REQUESTS) {
+      const [oldest] = this._requests.keys();
+      this._requests.delete(oldest as SubscriptionState);
     }
-    this._requests.set(ref, { subscription, topics, doubts, denied: new Set() });
+    this._requests.set(state, { doubts, denied: new Set() });
   }
 
   private _publish(frame: PublishFrame, peer: Peer): void {

@@ -67,14 +67,10 @@ class _Request:
     """A request to subscribe that the peer has not answered.
 
     Attributes:
-        state: The subscription.
-        topics: The patterns that were requested.
         doubts: How often an `error` was attributed to a publish instead of this subscription.
         denied: Patterns that the parts of its answer have denied.
     """
 
-    state: SubscriptionState
-    topics: frozenset[str]
     doubts: int = 0
     denied: set[str] = field(default_factory=set[str])
 
@@ -90,8 +86,8 @@ class PlainDialect:
     def __init__(self, session: Session, write: Callable[[ClientFrame], None]) -> None:
         self._session = session
         self._write = write
-        # By the `ref` that the peer does not receive, oldest first; includes ended subscriptions.
-        self._requests: dict[str, _Request] = {}
+        # Oldest first; includes ended subscriptions.
+        self._requests: dict[SubscriptionState, _Request] = {}
         self._blind: deque[str] = deque(maxlen=MAX_BLIND)
         # Unanswered slots of batches that were sent one by one.
         self._batches: WeakKeyDictionary[PublishState, set[int]] = WeakKeyDictionary()
@@ -126,46 +122,46 @@ class PlainDialect:
         Without a `ref` it answers the oldest request with its topics; the topics that it omits are
         denied.
         """
-        ref = frame.ref or self._answered_by(frame) or ""
-        request = self._requests.get(ref)
-        before: set[str] = set() if request is None else request.denied
-        state = self._session.subscriptions.requests.get(ref)
-        if not frame.more or state is None:
-            self._requests.pop(ref, None)
+        state = None if frame.ref else self._answered_by(frame)
         if state is None:
+            return frame
+        before = self._requests[state].denied
+        is_open = state.ref in self._session.subscriptions.requests
+        if not frame.more or not is_open:
+            del self._requests[state]
+        if not is_open:
             return frame
         denied = list(frame.denied or ())
         before.update(denial.topic for denial in denied)
-        if not frame.more and frame.ref is None:
+        if not frame.more:
             granted = before.union(frame.topics)
             denied += [
                 Denial(topic=pattern, code="forbidden")
                 for pattern in state.patterns
                 if pattern not in granted
             ]
-        return frame.model_copy(update={"ref": ref, "denied": denied})
+        return frame.model_copy(update={"ref": state.ref, "denied": denied})
 
-    def _answered_by(self, frame: SubscribedFrame) -> str | None:
-        topics = frozenset(frame.topics)
-        for ref, request in self._requests.items():
-            if request.topics == topics:
-                return ref
-        for ref, request in self._requests.items():
-            if topics and topics < request.topics:
-                return ref
-        return None
+    def _answered_by(self, frame: SubscribedFrame) -> SubscriptionState | None:
+        topics = set(frame.topics)
+        part: SubscriptionState | None = None
+        for state in self._requests:
+            if topics == set(state.patterns):
+                return state
+            if part is None and topics and topics < set(state.patterns):
+                part = state
+        return part
 
     def _refusal(self, frame: ErrorFrame) -> ErrorFrame | None:
         """An `error` with the `ref` of the request that it is about; None if that has ended."""
-        ref = frame.ref or self._refused_by(frame)
-        if ref is None:
-            return frame
-        state = self._session.subscriptions.requests.get(ref)
+        state = None if frame.ref else self._refused_by(frame)
         if state is None:
-            return frame if frame.ref else None
-        return frame.model_copy(update={"ref": ref})
+            return frame
+        if state.ref not in self._session.subscriptions.requests:
+            return None
+        return frame.model_copy(update={"ref": state.ref})
 
-    def _refused_by(self, frame: ErrorFrame) -> str | None:
+    def _refused_by(self, frame: ErrorFrame) -> SubscriptionState | None:
         """The request that an `error` without a `ref` is about: the oldest with its topic.
 
         If the error may be about a publish, the subscription is requested again after a while, and
@@ -174,16 +170,16 @@ class PlainDialect:
         topic = frame.topic
         if frame.code in _OF_PUBLISH:
             return None
-        for ref, request in self._requests.items():
-            if topic is not None and topic not in request.topics:
+        for state, request in self._requests.items():
+            if topic is not None and topic not in state.patterns:
                 continue
             most = MAX_DOUBTS if topic is None else 1
             if request.doubts >= most or not self._may_blame(topic):
-                del self._requests[ref]
-                return ref
-            if not request.state.retry_pending:
+                del self._requests[state]
+                return state
+            if not state.retry_pending:
                 request.doubts += 1
-                self._session.subscriptions.retry_later(request.state)
+                self._session.subscriptions.retry_later(state)
             return None
         return None
 
@@ -247,15 +243,11 @@ class PlainDialect:
             self._write(frame)
 
     def _remember(self, frame: SubscribeFrame) -> None:
-        ref = frame.ref or ""
-        state = self._session.subscriptions.requests[ref]
-        doubts = 0
-        for older, request in list(self._requests.items()):
-            if request.state is state:
-                doubts = request.doubts
-            if request.state is state or len(self._requests) >= MAX_REQUESTS:
-                del self._requests[older]
-        self._requests[ref] = _Request(state, frozenset(frame.topics), doubts)
+        state = self._session.subscriptions.requests[frame.ref or ""]
+        older = self._requests.pop(state, _Request())
+        if len(self._requests) >= MAX_REQUESTS:
+            del self._requests[next(iter(self._requests))]
+        self._requests[state] = _Request(older.doubts)
 
     def _publish(self, frame: PublishFrame, peer: Peer) -> None:
         messages = frame.messages
