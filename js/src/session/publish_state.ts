@@ -16,7 +16,8 @@ export class PublishState {
    * @param _number Its position in the order.
    * @param _publish The publish of the program.
    * @param _ref Its `ref` in frames.
-   * @param _since Total milliseconds of delay by the rate limit when it was added.
+   * @param _since Total milliseconds of delay by the rate limit when it was last queued; infinite
+   *   after it counted as slowed.
    */
   constructor(
     readonly _number: number,

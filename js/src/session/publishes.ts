@@ -34,8 +34,6 @@ const UNANSWERED: PublishResult = {
 class PublishList extends Fifo<PublishState> {
   _messages = 0;
   _bytes = 0;
-  /** Those that were never sent, by their key of the policy `latest`. */
-  readonly _keys: Map<string | undefined, PublishState> = new Map();
 
   /** Add a publish at its position. */
   _enqueue(entry: PublishState): void {
@@ -46,8 +44,6 @@ class PublishList extends Fifo<PublishState> {
   override _delete(entry: PublishState): boolean {
     const found = super._delete(entry);
     if (found) this._count(entry._publish, -1);
-    const { key } = entry._publish;
-    if (this._keys.get(key) === entry) this._keys.delete(key);
     return found;
   }
 
@@ -69,6 +65,8 @@ export class Publishes {
   slowed = 0;
   readonly _queue: PublishList = new PublishList();
   readonly _flight: PublishList = new PublishList();
+  /** The newest of each key of the policy `latest`. */
+  private readonly _keys = new Map<string | undefined, PublishState>();
   private _number = 0;
   /** Credit of the lanes while the rate is used up. */
   private _credit = NO_CREDIT;
@@ -118,14 +116,15 @@ export class Publishes {
     const { _queue: queue } = this;
     this._number += 1;
     if (policy === 'drop_oldest') this._makeRoom(publish);
-    const replaced = queue._keys.get(key);
+    const newest = this._keys.get(key);
+    const replaced = newest?._sent ? undefined : newest;
     // At the end of the queue, a key that changes faster than the queue moves would never be sent.
     const number = replaced?._number ?? this._number;
     const entry = new PublishState(number, publish, `p${ref}`, this._held);
     if (policy === 'block' || this.hasRoom(publish, queue, replaced?._publish)) {
-      if (replaced) this._giveUp(replaced, 'superseded', `Publish ${ref} took its place.`);
+      if (replaced) this._supersede(replaced, entry);
       queue._enqueue(entry);
-      if (key !== undefined) queue._keys.set(key, entry);
+      if (key !== undefined) this._keys.set(key, entry);
       this.flush();
     } else {
       this._giveUp(
@@ -260,8 +259,10 @@ export class Publishes {
     this._queue._delete(entry);
     this._flight._enqueue(entry);
     entry._sent = true;
-    if (this._held - entry._since >= PAUSE) this.slowed += 1;
-    entry._since = this._held;
+    if (this._held - entry._since >= PAUSE) {
+      this.slowed += 1;
+      entry._since = Infinity;
+    }
     const content = _publish.batch
       ? { messages: entry._unanswered().map((slot) => _publish.messages[slot] as Publication) }
       : { message: _publish.messages[0] };
@@ -287,7 +288,9 @@ export class Publishes {
     const left = entry._unanswered().length;
     if (left) {
       entry._sent = entry._doubted || left < _publish.messages.length;
-      this._requeue([entry]);
+      const newest = this._keys.get(_publish.key) ?? entry;
+      if (newest === entry || entry._sent) this._requeue([entry]);
+      else this._supersede(entry, newest);
     } else {
       this._settle(entry, { kind: 'acked', results });
     }
@@ -306,9 +309,14 @@ export class Publishes {
   /** Return entries to their positions: at the head, before newer ones. */
   private _requeue(entries: readonly PublishState[]): void {
     for (const entry of entries) {
+      entry._since = Math.max(entry._since, this._held);
       this._flight._delete(entry);
       this._queue._enqueue(entry);
     }
+  }
+
+  private _supersede(entry: PublishState, { _publish }: PublishState): void {
+    this._giveUp(entry, 'superseded', `Publish ${_publish.ref} took its place.`);
   }
 
   /** Settle a publish that will not be sent; a sent one is unknown. */
@@ -318,7 +326,9 @@ export class Publishes {
   }
 
   private _settle(entry: PublishState, outcome: Outcome): void {
+    const { key, ref } = entry._publish;
     if (!this._flight._delete(entry)) this._queue._delete(entry);
-    this._outcomes.settle(entry._publish.ref, outcome);
+    if (this._keys.get(key) === entry) this._keys.delete(key);
+    this._outcomes.settle(ref, outcome);
   }
 }

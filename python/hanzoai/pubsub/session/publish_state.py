@@ -33,14 +33,15 @@ class PublishState:
         sent: Whether a part of it may already be published.
         doubted: Whether it was in flight when a connection was lost, so that a rejection does not
             show its outcome.
-        since: Milliseconds for which publishes had been held back when this one was made.
+        since: Milliseconds for which publishes had been held back when it was last queued; infinite
+            after it counted as slowed.
     """
 
     number: int
     publish: Publish
     ref: str
     results: list[PublishResult | None]
-    since: int
+    since: float
     sent: bool = False
     doubted: bool = False
 

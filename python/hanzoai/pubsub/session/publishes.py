@@ -7,6 +7,7 @@ their outcome is unknown. PUB-1 to PUB-5.
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Final, cast
@@ -71,7 +72,7 @@ class Publishes:
         self._interval = options.pace_interval
         self._queue: OrderedDict[int, PublishState] = OrderedDict()  # by number, in order
         self._flight: dict[str, PublishState] = {}  # by what names it on the wire
-        self._keys: dict[str | None, PublishState] = {}  # unsent, by key of the policy `latest`
+        self._keys: dict[str | None, PublishState] = {}  # the newest, by key of policy `latest`
         self._queued = [0, 0]
         self._flying = [0, 0]
         self._number = 0
@@ -122,12 +123,16 @@ class Publishes:
             and (not self._flight or self.has_room(event, self._flying))
         ):
             self._credit.clear()
+            if event.key is not None:
+                self._keys[event.key] = entry
             self._send(entry, peer)
             self._pace(peer)
             return
         if event.policy == "drop_oldest":
             self._make_room(event)
         replaced = self._keys.get(event.key)
+        if replaced is not None and replaced.sent:
+            replaced = None
         held = [*self._queued]
         if replaced is not None:
             count_in(held, replaced.publish, -1)
@@ -167,8 +172,7 @@ class Publishes:
         self.paused = False
         for entry in reversed(list(self._flight.values())):
             entry.doubted = True
-            self._drop(entry)
-            self._enqueue(entry)
+            self._requeue(entry)
         self._settle_doubted()
 
     def paced(self) -> None:
@@ -274,14 +278,14 @@ class Publishes:
         self._queue[old.number] = entry
         count_in(self._queued, old.publish, -1)
         count_in(self._queued, entry.publish, +1)
-        message = f"Publish {entry.publish.ref} took its place."
-        self._ports.settle(old.publish.ref, Rejected("superseded", message))
+        self._ports.settle(old.publish.ref, _superseded(entry))
 
     def _send(self, entry: PublishState, peer: Peer) -> None:
         publish = entry.publish
         count = len(publish.messages)
-        self.slowed += self._held - entry.since >= SLOW
-        entry.since = self._held
+        if self._held - entry.since >= SLOW:
+            self.slowed += 1
+            entry.since = math.inf
         # A batch beyond the budget is granted in part, which uses up the budget.
         self._budget = max(self._budget - count * 1000, (peer.burst - peer.rate) * 1000)
         entry.sent = True
@@ -303,7 +307,7 @@ class Publishes:
             self._ports.send(PublishFrame(messages=left, ref=entry.ref))
         if not peer.acks:
             results = tuple(PublishResult(id=message.id) for message in publish.messages)
-            self._ports.settle(publish.ref, Acked(results))
+            self._settle(entry, Acked(results))
 
     def _pace(self, peer: Peer) -> None:
         """Refill the budget after a while, unless that is scheduled."""
@@ -326,8 +330,11 @@ class Publishes:
             self.pause(pause)
         if left := entry.unanswered():
             entry.sent = entry.doubted or len(left) < len(entry.results)
-            self._drop(entry)
-            self._enqueue(entry)
+            newest = self._keys.get(entry.publish.key, entry)
+            if newest is entry or entry.sent:
+                self._requeue(entry)
+            else:
+                self._settle(entry, _superseded(newest))
         else:
             results = cast("list[PublishResult]", entry.results)  # each slot is answered
             self._settle(entry, Acked(tuple(results)))
@@ -353,6 +360,12 @@ class Publishes:
             for each in (entry, *reversed(earlier)):
                 queue.move_to_end(each.number, last=False)
 
+    def _requeue(self, entry: PublishState) -> None:
+        """Return a publish from those in flight to its place in the queue."""
+        entry.since = max(entry.since, self._held)
+        self._drop(entry)
+        self._enqueue(entry)
+
     def _drop(self, entry: PublishState) -> None:
         """Remove a publish from the queue, or from those in flight."""
         publish = entry.publish
@@ -360,9 +373,13 @@ class Publishes:
             count_in(self._queued, publish, -1)
         elif self._flight.pop(entry.ref, None) is not None:
             count_in(self._flying, publish, -1)
-        if self._keys.get(publish.key) is entry:
-            del self._keys[publish.key]
 
     def _settle(self, entry: PublishState, outcome: Outcome) -> None:
         self._drop(entry)
+        if self._keys.get(entry.publish.key) is entry:
+            del self._keys[entry.publish.key]
         self._ports.settle(entry.publish.ref, outcome)
+
+
+def _superseded(newer: PublishState) -> Rejected:
+    return Rejected("superseded", f"Publish {newer.publish.ref} took its place.")
