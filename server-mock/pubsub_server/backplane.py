@@ -29,6 +29,7 @@ class Entry(msgspec.Struct, gc=False):
         given: Whether its publisher chose the id, and may repeat the message with it.
         sender: Kind and id of the publisher; ids are unique per publisher. Empty if another node
             keeps the log.
+        late: Milliseconds after ``timestamp`` at which a log of this node alone stored it.
     """
 
     topic: str
@@ -39,6 +40,12 @@ class Entry(msgspec.Struct, gc=False):
     body: bytes
     given: bool = False
     sender: tuple[str, str] = ("", "")
+    late: int = 0
+
+    @property
+    def stored(self) -> int:
+        """Unix ms at which its log stored it: a reader that resumes by time compares with this."""
+        return self.timestamp + self.late
 
 
 @dataclass(frozen=True, slots=True)

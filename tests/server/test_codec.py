@@ -331,6 +331,11 @@ def test_a_message_that_is_not_kept_is_no_place_to_resume_from() -> None:
     assert b"id:" not in STREAM.message(Entry("a", "m1", 1, None, 0, b"{}"))
 
 
+def test_an_event_id_has_the_time_at_which_the_node_stored_the_message() -> None:
+    late = Entry("a", "m1", 1000, 7, 0, b"{}", late=234)
+    assert b"id: 1234-a@7\n" in STREAM.message(late)
+
+
 def test_an_error_frame_carries_the_remedy_and_the_ref() -> None:
     error = ServiceError("rate_limited", "too fast", topic="a", retry_after_ms=250)
     frame = codec.error_frame(error, "9")

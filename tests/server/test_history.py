@@ -554,6 +554,31 @@ def test_a_log_that_does_not_reach_back_reports_it() -> None:
     assert lab.replay("t", newest=3).truncated == []
 
 
+def test_a_reader_that_resumes_by_time_gets_a_message_that_was_stored_late() -> None:
+    lab = Lab(max_messages=1)
+    lab.now = NOW + 5
+    late = lab.store.append(lab.draft(id="late"), ("user", "u"), lab.now, stamp=NOW)
+    assert isinstance(late, Entry)
+    assert late.timestamp == NOW
+    assert seqs(lab.replay("t", since=NOW + 4)) == [late.seq]
+    assert seqs(lab.replay("t", since=NOW + 5)) == []
+    assert ids(lab.page(since=NOW + 4)) == ["late"]
+    assert ids(lab.page(since=NOW + 5)) == []
+    lab.append()
+    assert lab.replay("t", since=NOW + 4).truncated == ["t"]
+    assert lab.replay("t", since=NOW + 5).truncated == []
+
+
+def test_a_gap_is_reported_after_an_older_message_has_left_the_log() -> None:
+    lab = Lab(max_messages=2)
+    lab.fill(2)
+    lab.now = NOW + 100
+    lab.store.break_off(["t"], lab.now)
+    lab.append()
+    assert lab.replay("t", since=NOW + 99).truncated == ["t"]
+    assert lab.replay("t", since=NOW + 100).truncated == []
+
+
 def test_a_gap_caused_by_a_short_ttl_is_reported() -> None:
     lab = Lab()
     first = lab.append()

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 SEQ_PER_MS: Final = 1000
 """A new log is numbered from the current time, so that its numbers exceed those of a lost log."""
-ENTRY_BYTES: Final = 530
+ENTRY_BYTES: Final = 546
 """Measured bytes of an entry and its places in a log, in addition to its body."""
 
 
@@ -145,7 +145,7 @@ class MemoryStore:
         body = envelope(draft, id, at, seq, sender)
         if kept:
             body = exact_copy(body)
-        entry = Entry(topic, id, at, seq, at + ttl, body, given, sender)
+        entry = Entry(topic, id, at, seq, at + ttl, body, given, sender, now - at)
         log.last = seq
         log.last_at = at
         if log is not self._latest:
@@ -154,7 +154,7 @@ class MemoryStore:
         if kept:
             self._keep(log, entry, now)
         else:
-            log.lost_at = at
+            log.lost_at = now
         return entry
 
     def _known(
@@ -218,7 +218,7 @@ class MemoryStore:
     def _drop_first(self, log: TopicLog) -> None:
         entry = log.entries.popleft()
         self._bytes -= len(entry.body) + ENTRY_BYTES
-        log.lost_at = entry.timestamp
+        log.lost_at = max(log.lost_at, entry.stored)
         key = (entry.sender, entry.id)
         if log.by_id.get(key) is entry:
             del log.by_id[key]
@@ -311,7 +311,7 @@ class MemoryStore:
     ) -> Replay:
         """The replay of a subscription.
 
-        A topic in ``after`` resumes after that position, the others with the messages newer than
+        A topic in ``after`` resumes after that position, the others with the messages stored after
         ``since``; ``newest`` limits each topic. Without any of them nothing is replayed.
 
         Args:
@@ -378,7 +378,7 @@ class MemoryStore:
         Args:
             topic: Which topic.
             now: Unix ms.
-            since: Only what is newer, Unix ms.
+            since: Only what was stored later, Unix ms.
             before: Id of the message that the page ends before; the page is empty if this message
                 is gone.
             after: Position after which the page begins.
@@ -395,7 +395,7 @@ class MemoryStore:
             place = next((i for i, entry in enumerate(entries) if entry.id == before), None)
             entries = [] if place is None else entries[:place]
         if since is not None:
-            entries = [entry for entry in entries if entry.timestamp > since]
+            entries = [entry for entry in entries if entry.stored > since]
         chosen = last_of(entries, limit)
         short = since is not None and log.lost_since(now) > since
         return Page(

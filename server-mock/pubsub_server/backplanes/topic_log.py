@@ -25,7 +25,7 @@ class TopicLog:
         last: Position of the newest one; ``start - 1`` before the first.
         keep: Its retention.
         by_id: Retained messages by sender and id.
-        lost_at: Timestamp of the newest message that has left the log; 0 for none.
+        lost_at: Unix ms at which the newest message that is not in the log was stored; 0 for none.
     """
 
     __slots__ = ("by_id", "entries", "keep", "last", "last_at", "lost_at", "start")
@@ -44,8 +44,8 @@ class TopicLog:
         return [entry for entry in self.entries if entry.expires > now]
 
     def lost_since(self, now: int) -> int:
-        """Timestamp of the newest message that is no longer retained; 0 for none."""
-        expired = [entry.timestamp for entry in self.entries if entry.expires <= now]
+        """When the newest message that is no longer retained was stored; 0 for none."""
+        expired = [entry.stored for entry in self.entries if entry.expires <= now]
         return max(self.lost_at, expired[-1]) if expired else self.lost_at
 
 
@@ -63,7 +63,7 @@ def read(
     else:
         restarted = False
         if since is not None:
-            place = bisect_right(entries, since, key=_time)
+            place = bisect_right(entries, since, key=_stored)
             entries = entries[place:] if place else entries
         short = since is not None and log.lost_since(now) > since
     if newest is not None and newest < len(entries):
@@ -108,3 +108,7 @@ def _position(entry: Entry) -> int:
 
 def _time(entry: Entry) -> int:
     return entry.timestamp
+
+
+def _stored(entry: Entry) -> int:
+    return entry.stored

@@ -6,12 +6,13 @@ import asyncio
 import logging
 import socket
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from hanzoai.pubsub import Gap, Message
 from pubsub_server.shared.wall_clock import now_ms
+from tests.server.mesh.proxies import Relay
 from tests.server.mesh.rig import node, nodes
 from tests.server.protocols.peers import BOUND, until
 from tests.server.test_sse import stream
@@ -246,6 +247,37 @@ async def test_an_event_source_that_moves_to_another_node_gets_a_gap_on_each_top
             assert "reset" not in answer
             assert [message["data"] for message in answer["history"]] == [2]
         await kept.unsubscribe()
+
+
+async def test_an_event_source_that_resumes_gets_what_a_slow_node_sent_late() -> None:
+    quiet: Any = {"mesh_heartbeat": 60_000, "mesh_linger": 60_000}
+    async with (
+        Relay() as relay,
+        node(mesh_advertise=relay.address, **quiet) as one,
+        one.client() as here,
+    ):
+        relay.target = one.address
+        async with node(relay.address, **quiet) as two, two.client() as there:
+            await until(lambda: one.mesh.peers == two.mesh.peers == 1)
+            others = aiter(await here.subscribe("demo.b"))
+            server, token = one.server, one.server.service_token()
+            async with stream(server, token, topics="demo.a,demo.*") as opened:
+                await opened.until("subscribed")
+                relay.hold()
+                late = await there.publish("demo.b", {"type": "n", "data": "late"})
+                await until(lambda: now_ms() > (late.timestamp or 0) + 1)
+                await here.publish("demo.a", {"type": "n", "data": "in time"})
+                while (event := await opened.next()).event != "message":
+                    pass
+            relay.release()
+            async with asyncio.timeout(BOUND):
+                assert (await anext(others)).timestamp == late.timestamp
+            async with stream(
+                server, token, topics="demo.a,demo.*", headers={"Last-Event-ID": event.id}
+            ) as opened:
+                history = (await opened.until("subscribed"))["history"]
+                assert [message["data"] for message in history] == ["late"]
+                assert history[0]["timestamp"] == late.timestamp
 
 
 @pytest.mark.parametrize("topics", ["demo.a", "demo.*"])

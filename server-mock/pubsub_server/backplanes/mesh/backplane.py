@@ -86,7 +86,7 @@ class MeshBackplane:
         return True
 
     def settled(self) -> int:
-        """See `backplane.Backplane`; unlike there, messages of other nodes may arrive late."""
+        """See `backplane.Backplane`; a message that arrives late is stored, and delivered, late."""
         return maxsize
 
     def watch(self, changed: Callable[[], None]) -> None:

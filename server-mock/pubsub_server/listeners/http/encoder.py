@@ -48,7 +48,7 @@ class StreamEncoder(Encoder):
         """See `encoder.Encoder`."""
         # An older message of another topic may still be on its way. The reader must get it when it
         # resumes, so the time is not later. Without an id, it resumes after an earlier event.
-        time = min(entry.timestamp, self._settled())
+        time = min(entry.stored, self._settled())
         id = event_id(entry.topic, time, entry.seq, self._node) if time else None
         return event("message", entry.body, id)
 
