@@ -169,6 +169,24 @@ async def test_each_subscription_of_a_post_has_its_own_answer(server: RunningSer
         assert (await opened.until("message"))["data"] == "once"
 
 
+async def test_a_stream_that_is_cut_between_its_answers_misses_no_later_one(
+    server: RunningServer,
+) -> None:
+    token = server.token("alice", sessions_owned=["abc"], agents=["bot1"])
+    await publish(server, "of the later one", "agent.bot1.events")
+    subscriptions = [{"topics": [topic], "history": 9} for topic in (TOPIC, "agent.bot1.events")]
+    body = {"subscriptions": subscriptions}
+    async with stream(server, token, body=body) as opened:
+        cut = await opened.next()
+        last = await opened.next()
+    for event, expected in ((cut, ["of the later one"]), (last, [])):
+        headers = {"Last-Event-ID": event.id} if event.id else {}
+        async with stream(server, token, body=body, headers=headers) as opened:
+            await opened.until("subscribed")
+            history = (await opened.until("subscribed"))["history"]
+            assert [message["data"] for message in history] == expected
+
+
 async def test_presence_is_sent_unless_refused_and_membership_is_asked_for(
     server: RunningServer,
 ) -> None:

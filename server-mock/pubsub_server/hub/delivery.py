@@ -15,7 +15,7 @@ from time import perf_counter, time
 from typing import TYPE_CHECKING, Final
 
 from pubsub_server.hub.routing import NOWHERE
-from pubsub_server.shared.connection import REPLAYING, about
+from pubsub_server.shared.connection import AWAITING, REPLAYING, about
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -331,7 +331,7 @@ class Delivery:
         self._stats.writes += 1
         self._stats.bytes_out += len(data)
         connection.sink.write(data)
-        return not connection.closed and not connection.stalled & ~REPLAYING
+        return not connection.closed and not connection.stalled & ~AWAITING
 
     def _hold(self, connection: Connection, size: int) -> None:
         connection.held += size
@@ -342,7 +342,7 @@ class Delivery:
 
     def _pump(self, connection: Connection) -> None:
         backlog = connection.backlog
-        while backlog and not connection.closed and not connection.stalled & ~REPLAYING:
+        while backlog and not connection.closed and not connection.stalled & ~AWAITING:
             if self._turns.over:
                 self._pump_later(connection)
                 return

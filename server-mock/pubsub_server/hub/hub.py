@@ -34,7 +34,7 @@ from pubsub_server.interfaces import AuthOk, Member, PositionList, Sink, Stats
 from pubsub_server.shared.answers import Answer
 from pubsub_server.shared.client_ids import ClientIds
 from pubsub_server.shared.codec import error_frame
-from pubsub_server.shared.connection import PAUSED, Connection
+from pubsub_server.shared.connection import AWAITING, PAUSED, Connection
 from pubsub_server.shared.turns import Turns
 from pubsub_server.shared.wall_clock import now_ms
 from pubsub_server.shared.wheel import Wheel
@@ -334,6 +334,10 @@ class Hub:
         if error.code == "slow_consumer":
             core.stats.slow_consumers += 1
         core.delivery.close_run()
+        if connection.stalled & AWAITING and not connection.encoder.resubscribes:
+            # The ids of events that wait would move Last-Event-ID past messages that were not
+            # replayed.
+            core.delivery.drop(connection)
         core.send(connection, error_frame(error, ref, type=kind))
         core.delivery.finish(connection)
         sink = connection.sink

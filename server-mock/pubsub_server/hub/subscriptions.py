@@ -12,7 +12,7 @@ from hanzoai.pubsub.topics import TopicTrie, is_wildcard
 from pubsub_server.backplane import Replay
 from pubsub_server.errors import ServiceError
 from pubsub_server.hub.core import wants_presence
-from pubsub_server.shared.connection import REPLAYING, with_name, without_name
+from pubsub_server.shared.connection import ANSWERING, REPLAYING, with_name, without_name
 from pubsub_server.shared.denials import denial
 from pubsub_server.shared.encoder import Attends
 
@@ -286,10 +286,6 @@ class Subscriptions:
                         self._discard(connection, pattern)
                         self._attendance.undo(connection, pattern)
                 core.delivery.release(connection, REPLAYING)
-            else:
-                # Live events have ids, which would move Last-Event-ID past messages that were not
-                # replayed.
-                core.delivery.drop(connection)
             raise
 
     async def _answer_later(
@@ -384,12 +380,16 @@ class Subscriptions:
         core.stats.replayed += len(replay.entries)
         parts = _split(replay.entries)
         frames = self._frames(connection.encoder, accepted, replay, parts)
+        if accepted.request.followed:
+            core.delivery.stall(connection, ANSWERING)
         if ahead is not None:
             core.delivery.replay(connection, chain(frames, ahead))
         elif connection.stalled or len(parts) > 1:
             core.delivery.replay(connection, frames)
         elif answer := next(frames):
             core.delivery.send(connection, answer)
+        if not accepted.request.followed:
+            core.delivery.release(connection, ANSWERING)
         if accepted.request.ref is None:
             for error in accepted.denied:
                 core.refuse(connection, error)
@@ -435,6 +435,8 @@ class Subscriptions:
                 frame["more"] = True
             else:
                 frame["positions"] = replay.positions
+            if request.followed:
+                frame["followed"] = True
             if request.ref is not None:
                 frame["ref"] = request.ref
             yield encoder.frame(frame)

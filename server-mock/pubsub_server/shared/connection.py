@@ -22,6 +22,10 @@ REPLAYING: Final = 2
 """Requested history is sent first."""
 FROZEN: Final = 4
 """A fault stops all writes."""
+ANSWERING: Final = 8
+"""The answers to further subscriptions of an event stream are sent first."""
+AWAITING: Final = REPLAYING | ANSWERING
+"""Reasons to hold messages, but not what they wait for."""
 
 _FEW: Final = 8
 NEVER: Final = float("inf")
@@ -47,7 +51,7 @@ class Connection:
         wild: Number of patterns with a wildcard.
         silent: Patterns without presence.
         pending: Bytes to write at the end of this loop turn, or when it is no longer stalled.
-        stalled: Reasons not to write: `PAUSED`, `REPLAYING`, `FROZEN`, or 0.
+        stalled: Reasons not to write: `PAUSED`, `REPLAYING`, `FROZEN`, `ANSWERING`, or 0.
         held: Bytes in ``pending`` while it is stalled.
         backlog: Frames of history, created when there is room.
         busy: A request takes several turns of the loop; the next ones wait.

@@ -49,6 +49,9 @@ class SubscribeRequest:
         resumed: Unix ms up to which an earlier event stream has delivered everything; None if the
             request does not resume a stream.
         moved: Whether that stream was on another node, whose positions are not valid here.
+        followed: Whether more subscriptions of the same event stream follow. Messages wait for the
+            last answer, and only this answer has an event id: a reader that resumes after an event
+            has all answers.
     """
 
     topics: Sequence[str]
@@ -60,6 +63,7 @@ class SubscribeRequest:
     invalid: Sequence[ServiceError] = ()
     resumed: int | None = None
     moved: bool = False
+    followed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hanzoai.pubsub import Gap, Message
+from pubsub_server.errors import ServiceError
 from pubsub_server.shared.wall_clock import now_ms
 from tests.server.mesh.proxies import Relay
 from tests.server.mesh.rig import node, nodes
@@ -278,6 +279,48 @@ async def test_an_event_source_that_resumes_gets_what_a_slow_node_sent_late() ->
                 history = (await opened.until("subscribed"))["history"]
                 assert [message["data"] for message in history] == ["late"]
                 assert history[0]["timestamp"] == late.timestamp
+
+
+@pytest.mark.parametrize("waits", ["demo.a", "demo.b"])
+@pytest.mark.parametrize("ends", [False, True])
+async def test_no_event_before_the_last_answer_of_a_stream_has_an_id(
+    waits: str, *, ends: bool
+) -> None:
+    quiet: Any = {"mesh_heartbeat": 60_000, "mesh_ack_timeout": 60_000}
+    async with (
+        Relay() as relay,
+        node(mesh_advertise=relay.address, **quiet) as one,
+        one.client() as here,
+    ):
+        relay.target = one.address
+        async with node(relay.address, **quiet) as two:
+            await until(lambda: one.mesh.peers == two.mesh.peers == 1)
+            await here.publish("demo.b", {"type": "n", "data": "of the second"})
+            server, token = one.server, one.server.service_token()
+            names = {
+                "subscriptions": [{"topics": ["demo.a"]}, {"topics": ["demo.b"], "history": 9}]
+            }
+            # The answer to what no other client of the node subscribes to waits for the other node.
+            kept = await here.subscribe("demo.a" if waits == "demo.b" else "demo.b")
+            relay.hold()
+            async with stream(server, token, body=names) as opened:
+                await relay.held.wait()
+                await here.publish("demo.a", {"type": "n", "data": "of the first"})
+                if ends:
+                    hub = server.hub
+                    (reader,) = [each for each in hub.core.connections.values() if each.busy]
+                    hub.end(reader, ServiceError("going_away", "the server is shutting down"))
+                relay.release()
+                kinds = [("", False)]
+                while kinds[-1][0] != ("error" if ends else "message"):
+                    event = await opened.next()
+                    kinds.append((event.event, bool(event.id)))
+            await kept.unsubscribe()
+    if ends:
+        assert set(kinds[1:-1]) <= {("subscribed", False)}
+        assert kinds[-1] == ("error", False)
+    else:
+        assert kinds[1:] == [("subscribed", False), ("subscribed", True), ("message", True)]
 
 
 @pytest.mark.parametrize("topics", ["demo.a", "demo.*"])

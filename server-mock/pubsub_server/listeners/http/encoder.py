@@ -55,12 +55,12 @@ class StreamEncoder(Encoder):
     def frame(self, frame: Mapping[str, object]) -> bytes:
         """See `encoder.Encoder`: the type of the frame becomes the name of the event."""
         kind = str(frame["type"])
-        rest = {key: value for key, value in frame.items() if key != "type"}
+        rest = {key: value for key, value in frame.items() if key not in {"type", "followed"}}
         if kind == "presence.snapshot":
             # In HIP-56, members in an event stream have the field `id`.
             members = cast("Iterable[Mapping[str, object]]", frame["members"])
             rest["members"] = [{"id": member["user_id"], **member} for member in members]
-        marked = kind == "subscribed" and "positions" in frame
+        marked = kind == "subscribed" and "positions" in frame and "followed" not in frame
         id = _mark(frame, self._node) if marked else None
         return event(_NAMES.get(kind, kind), orjson.dumps(rest), id)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
@@ -14,7 +15,6 @@ from pubsub_server.listeners.http.encoder import StreamEncoder
 from pubsub_server.settings import documents
 from pubsub_server.shared import codec
 from pubsub_server.shared.denials import denial
-from pubsub_server.shared.requests import SubscribeRequest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pubsub_server.listeners.http.connection import HttpConnection
     from pubsub_server.service import Service
     from pubsub_server.settings.config import Settings
+    from pubsub_server.shared.requests import SubscribeRequest
 
 HEADERS: Final = {
     "Content-Type": "text/event-stream; charset=utf-8",
@@ -184,6 +185,7 @@ class EventStreams:
         mark = request.headers.get("Last-Event-ID")
         if mark:
             wanted = _resumed(wanted, mark, self._service.node)
+        wanted = [*(replace(each, followed=True) for each in wanted[:-1]), wanted[-1]]
         protocol: HttpConnection = request.protocol  # type: ignore[assignment]
         sink = StreamSink(protocol, requests.caller(request))
         connection = self._service.open(sink, self._encoder)
@@ -262,16 +264,6 @@ def _resumed(
             after[topic] = max(int(match[3]), after.get(topic, 0))
         since = max(timestamp, one.since or 0, 0)
         resumed.append(
-            SubscribeRequest(
-                topics=one.topics,
-                since=since,
-                after=after,
-                history=None,
-                presence=one.presence,
-                ref=one.ref,
-                invalid=one.invalid,
-                resumed=timestamp,
-                moved=moved,
-            )
+            replace(one, since=since, after=after, history=None, resumed=timestamp, moved=moved)
         )
     return resumed
