@@ -239,7 +239,7 @@ class Backplane(Protocol):
     def settled(self) -> int:
         """Unix ms of the store: ``deliver`` has got all wanted messages from before this time.
 
-        0 if the time is unknown, for example while the node searches for missed messages.
+        It may be earlier, for example while the node searches for missed messages. 0 if unknown.
         """
         ...
 

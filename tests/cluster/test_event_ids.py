@@ -110,6 +110,7 @@ async def test_a_stream_that_resumes_gets_what_a_shard_did_not_deliver(
             await publish(other, 3, topic=here)
             after = [await each.event("message") for each in streams]
             assert [each.json["data"] for each in after] == [3, 3]
+            assert all(each.id and f"@{each.json['seq']}" in each.id for each in after)
         for names, *events in zip(wanted, begun, before, after, strict=True):
             async with resumed(node, mark(*events), *names) as again:
                 assert 2 in replayed(await again.event("subscribed"))
@@ -135,6 +136,7 @@ async def test_a_stream_that_resumes_gets_what_waits_for_a_log(
         await publish(other, 3, topic=FIRST)
         after = await events.event("message")
         assert after.json["data"] == 3
+        assert after.id == f"{before.json['timestamp']}-{FIRST}@{after.json['seq']}"
         async with resumed(node, mark(begun, before, after), FIRST, TOPIC) as again:
             assert {1, 2} <= set(replayed(await again.event("subscribed")))
         slow.may_end.set()

@@ -129,6 +129,7 @@ class RedisBackplane:
         # Patterns of this node, with the time of the loop at which each was first subscribed to.
         self._patterns: dict[str, float] = {}
         self._trie: TopicTrie[str] = TopicTrie()
+        self._settled = 0
         self._grace = settings.presence_grace / 1000
         self._lease = Lease(
             link, layout, secret, settings.node_heartbeat / 1000, settings.node_timeout / 1000
@@ -222,7 +223,13 @@ class RedisBackplane:
 
     def settled(self) -> int:
         """See `backplane.Backplane`."""
-        return self._feed.settled() if self._catching_up.complete else 0
+        self._note_settled()
+        return self._settled
+
+    def _note_settled(self) -> None:
+        # While messages may be missing, the time stays as it was before.
+        if self._catching_up.complete:
+            self._settled = self._feed.settled() or self._settled
 
     def watch(self, changed: Callable[[], None]) -> None:
         """See `backplane.Backplane`."""
@@ -232,6 +239,8 @@ class RedisBackplane:
 
     def join(self, pattern: str) -> None:
         """See `backplane.Backplane`."""
+        # Messages wait while a topic opens, and the time must not be from long before.
+        self._note_settled()
         if is_wildcard(pattern):
             self._patterns[pattern] = self._loop.time()
             self._trie.insert(pattern, pattern)

@@ -11,7 +11,6 @@ import contextlib
 import logging
 import secrets
 from functools import partial
-from sys import maxsize
 from typing import TYPE_CHECKING, Any, Final
 
 from redis.exceptions import ResponseError
@@ -263,14 +262,13 @@ class Feed:
         return self._probe.silences
 
     @property
-    def settled(self) -> int:
+    def settled(self) -> int | None:
         """Unix ms of Redis: everything that this connection sent before has arrived.
 
-        0 if it is unknown.
+        0 if it is unknown; None before the first connection: no client has a subscription yet.
         """
         if self._newest is None:
-            # No client has a subscription to these shards yet.
-            return maxsize
+            return None
         return sent_at(self._newest) if self.up and self._newest else 0
 
     def start(self) -> None:
@@ -532,7 +530,8 @@ class Feeds:
 
     def settled(self) -> int:
         """See `Feed.settled`; of all connections."""
-        return min(feed.settled for feed in self._lanes)
+        known = (feed.settled for feed in self._lanes)
+        return min((time for time in known if time is not None), default=0)
 
     def receives(self, pattern: str) -> bool:
         """Whether messages of this topic, or any messages of this pattern, arrive."""
