@@ -2,16 +2,25 @@
 
 const REMEDIES: readonly (readonly [cause: RegExp, remedy: string])[] = [
   [
-    /connect-src/,
+    / reached: .*connect-src/,
     "Add the addresses of `url` and `restUrl` to `connect-src` of the page's Content-Security-Policy.",
   ],
   [
-    /insecure/i,
+    / reached: .*insecure/i,
     'Use `wss://` and `https://`: browsers allow a page loaded over HTTPS nothing else.',
   ],
   [
-    /certificate.required/i,
+    / reached: .*certificate.required/i,
     'Pass a `WebSocket` and a `fetch` that present a client certificate: https://pubsub.hanzo.ai/docs/typescript/#client-certificates.',
+  ],
+  [
+    // The name of the second cause is that of newer versions of OpenSSL.
+    / reached: .*(wrong.version.number|packet.length.too.long)/i,
+    'The port answers without TLS: use `ws://` or `http://`, or the port that uses TLS.',
+  ],
+  [
+    / it is not a PubSub server/,
+    'Set `restUrl` to the HTTP API of the server. Without it, the client derives the address from `url`: port 8057 becomes 8056, and any other port stays.',
   ],
 ];
 
@@ -22,10 +31,9 @@ const REMEDIES: readonly (readonly [cause: RegExp, remedy: string])[] = [
  * @returns Undefined if the reason names no cause with a remedy.
  */
 export function remedyOf(reason = ''): string | undefined {
-  const [, problem = ''] = reason.split(' cannot be reached');
-  for (const [cause, remedy] of REMEDIES) if (cause.test(problem)) return remedy;
+  for (const [cause, remedy] of REMEDIES) if (cause.test(reason)) return remedy;
   // Node has no location, and that of Deno is undefined.
-  return problem === '.' && globalThis.location
+  return reason.endsWith(' cannot be reached.') && globalThis.location
     ? 'The console of the browser names the reason, which browsers hide from programs. If it is the network, `hanzo-pubsub doctor` finds the cause.'
     : undefined;
 }

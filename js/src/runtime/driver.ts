@@ -136,9 +136,11 @@ export class Driver implements Owner, Ports {
     if (DEVELOPMENT && (from === 'connected' || from === 'initialized')) {
       this.disconnectedSince = this.clock.now();
     }
-    if (DEVELOPMENT && to === 'connected' && this.transport === 'sse') {
-      import('../settings/hints.js').then(
-        ({ warnOfFallback }) => warnOfFallback(this.options, this.socketFailure),
+    // Not earlier: server-sent events may replace the WebSocket in one of the first attempts.
+    const isOut = to === 'connecting' && attempt === 4;
+    if (DEVELOPMENT && (isOut || (to === 'connected' && this.transport === 'sse'))) {
+      import('./connection_warnings.js').then(
+        ({ warnOfConnection }) => warnOfConnection(this),
         () => {}, // only a warning is missing
       );
     }

@@ -140,7 +140,7 @@ function likelyRemedy({ lastFailure, tokenFailure }: Client): { readonly remedy?
 }
 
 /** The remedy of the last failure, if there is one. */
-function lastRemedy(client: Client): { readonly remedy?: string } {
+export function lastRemedy(client: Client): { readonly remedy?: string } {
   const { lastFailure } = client;
   if (!lastFailure) return {};
   const { code = 1006 } = lastFailure;
@@ -150,7 +150,7 @@ function lastRemedy(client: Client): { readonly remedy?: string } {
 }
 
 /** The reason why a client is not connected, in words. */
-function reasonOf({ lastFailure: failure, state, tokens }: Client): string {
+export function reasonOf({ lastFailure: failure, state, tokens }: Client): string {
   if (!failure && !tokens.last) return '`getToken` has not returned.';
   if (!failure) return `the server has not answered; the state is ${state}.`;
   const { code = 1006, reason, to } = failure;

@@ -1,5 +1,4 @@
 /** Warnings and checks of the development build, which it loads when they are needed. */
 
 export { checkExpiry } from './expiry.js';
-export { warnOfFallback } from './fallback.js';
 export { warnOfSeconds } from './units.js';

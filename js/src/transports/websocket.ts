@@ -66,7 +66,7 @@ export class WebSocketTransport implements Transport {
     this._receiver = receiver;
     // The socket has no access to the token, so its error text may be displayed.
     const unreached = (error: unknown): string => {
-      const problem = String(Object(error).message ?? '').replace(/\.$/, '');
+      const problem = String(Object(error).message ?? '').replace(/[:.\s]*$/, '');
       return `${new URL(socketUrl).host} cannot be reached${problem && `: ${problem}`}.`;
     };
     let failure = unreached(undefined);

@@ -12,6 +12,7 @@ import { WebSocketTransport } from '../../../js/src/transports/websocket.js';
 await Promise.all([
   import('../../../js/src/runtime/arguments.js'),
   import('../../../js/src/settings/hints.js'),
+  import('../../../js/src/runtime/connection_warnings.js'),
   import('../../../js/src/runtime/http_operations.js'),
   import('../../../js/src/runtime/recovery.js'),
   import('../../../js/src/runtime/background.js'),

@@ -19,6 +19,7 @@ import {
   type WebSocketConstructor,
 } from '../../../js/src/index.js';
 import { tokenProblem } from '../../../js/src/runtime/tokens.js';
+import { bounded, deferred } from './server.js';
 import { CURRENT, turns, virtualClient } from './virtual.js';
 
 const quiet = { warn: () => {}, error: () => {} };
@@ -338,6 +339,70 @@ test('a required client certificate is named with its option, over both transpor
   for (const { remedy } of [await late, overHttp])
     assert.match(remedy, /`WebSocket` and a `fetch` that present a client certificate/);
   await ps.close({ timeout: 0 });
+});
+
+for (const reason of ['wrong version number', 'packet length too long']) {
+  test(`TLS to a port without it has a remedy, over both transports: ${reason}`, async () => {
+    const code = `ERR_SSL_${reason.toUpperCase().replaceAll(' ', '_')}`;
+    const { ps, clock } = virtualClient({
+      transport: 'websocket',
+      restAttempts: 1,
+      // biome-ignore lint/complexity/useArrowFunction: it is called with `new`
+      WebSocket: function () {
+        throw new Error(`write EPROTO 80:SSL routines:read:${reason}:../record.c:350:\n`);
+      } as unknown as WebSocketConstructor,
+      fetch: async () => {
+        throw new TypeError('fetch failed', { cause: { code } });
+      },
+    });
+    const late = received(ps.connect({ timeout: 300 }));
+    await clock.advance(301);
+    assert.match(ps.lastFailure?.reason ?? '', /record\.c:350\.$/);
+    for (const { remedy } of [await late, await received(ps.occupancy('a.b'))])
+      assert.match(remedy, /The port answers without TLS: use `ws:\/\/`/);
+    await ps.close({ timeout: 0 });
+  });
+}
+
+test('an outage is logged once, with the reason and the remedy', async () => {
+  const warnings: string[] = [];
+  const logger = { warn: (text: string) => void warnings.push(text), error: () => {} };
+  const { ps, peer, clock } = virtualClient({ logger, transport: 'websocket' });
+  peer.isDown = true;
+  void received(ps.connect());
+  await clock.advance(30_000);
+  const [warning = '', ...others] = warnings;
+  assert.match(
+    warning,
+    /^No connection to ws:\S+\/ws: localhost cannot be reached\. Check the URL/,
+  );
+  assert.match(warning, / The client keeps trying\.$/);
+  assert.deepEqual(others, []);
+  peer.isDown = false;
+  await clock.advance(30_000);
+  assert.equal(ps.state, 'connected');
+  peer.isDown = true;
+  peer.sockets.at(-1)?.drop();
+  await clock.advance(30_000);
+  assert.equal(warnings.length, 2);
+  await ps.close({ timeout: 0 });
+});
+
+test('without WebSockets, an address that has no HTTP API is logged with `restUrl`', async (t) => {
+  const warnings: string[] = [];
+  const logged = deferred<string>();
+  const logger = {
+    warn: (text: string) =>
+      void (/^No connection/.test(text) ? logged.resolve(text) : warnings.push(text)),
+    error: () => {},
+  };
+  const ps = bare(t, { logger, retry: { base: 10, cap: 20 }, fetch: nothing });
+  const late = received(ps.connect());
+  const text = await bounded(logged.promise, 'the warning');
+  assert.match(text, /answered GET \/v1\/subscribe with HTTP 404/);
+  assert.match(text, /Set `restUrl` to the HTTP API of the server\./);
+  await ps.close({ timeout: 0 });
+  assert.match((await late).message, /closed/);
 });
 
 test('a page learns where to look for the reason that the browser hides', async (t) => {
