@@ -16,6 +16,8 @@ const warned = new WeakSet<ClientOptions>();
 
 /** Log why there is no connection; or, once per client, why it does not use the WebSocket. */
 export function warnOfConnection(client: Connecting): void {
+  // The failure of a callback is reported as an error.
+  if (client.tokenFailure) return;
   const { options, lastFailure, socketFailure = 'it did not open in time' } = client;
   const { transport, socketUrl, logger, WebSocket = globalThis.WebSocket } = options;
   if (lastFailure) {

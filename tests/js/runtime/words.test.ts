@@ -388,6 +388,23 @@ test('an outage is logged once, with the reason and the remedy', async () => {
   await ps.close({ timeout: 0 });
 });
 
+test('a callback that fails is reported as an error, and not as an outage', async () => {
+  const log: string[] = [];
+  const { ps, clock } = virtualClient({
+    getToken: () => Promise.reject(new Error('no session')),
+    logger: {
+      warn: (text) => void log.push(`warning: ${text}`),
+      error: (text) => void log.push(`error: ${text}`),
+    },
+  });
+  const late = received(ps.connect({ timeout: 60_000 }));
+  await clock.advance(60_001);
+  await late;
+  assert.equal(log.length, 1);
+  assert.match(log[0] ?? '', /^error: token_unavailable/);
+  await ps.close({ timeout: 0 });
+});
+
 test('without WebSockets, an address that has no HTTP API is logged with `restUrl`', async (t) => {
   const warnings: string[] = [];
   const logged = deferred<string>();
