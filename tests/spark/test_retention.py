@@ -64,7 +64,7 @@ def test_the_command_prints_settings_of_the_server(capsys: pytest.CaptureFixture
     assert capsys.readouterr().out.splitlines() == [
         "history_max_messages: 60150",
         "history_max_age: 1203",
-        "history_max_bytes: 574MiB",
+        "history_max_bytes: 586MiB",
     ]
     with pytest.raises(SystemExit) as caught:
         main(["--rate", "0"])

@@ -19,9 +19,9 @@ from hanzoai.pubsub.settings.checks import check_number, check_whole
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_ENVELOPE = 750
+_ENVELOPE = 770
 """Approximate bytes of a message in the server's memory, without its data: about 220 of JSON and
-530 of objects, which `history_max_bytes` includes."""
+550 of objects, which `history_max_bytes` includes."""
 
 
 @dataclass(frozen=True, slots=True)
