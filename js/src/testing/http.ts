@@ -116,9 +116,15 @@ class StreamEnd implements End {
   readonly transport = 'sse';
   readonly body: ReadableStream;
   link: Link | undefined;
+  /** Events that follow the last answer. */
+  private readonly _waiting: string[] = [];
   private _controller: ReadableStreamDefaultController | undefined;
 
-  constructor(signal: AbortSignal | undefined) {
+  /** @param _due Number of answers that are due; only the last one has an event id. */
+  constructor(
+    signal: AbortSignal | undefined,
+    private _due: number,
+  ) {
     this.body = new ReadableStream({
       start: (controller: ReadableStreamDefaultController) => {
         this._controller = controller;
@@ -133,9 +139,13 @@ class StreamEnd implements End {
   }
 
   arrived(frame: ServerFrame, id: string | undefined): void {
+    const isAnswer = frame.type === 'subscribed';
+    if (isAnswer && !frame.more) this._due -= 1;
     const [name, data] = eventOf(frame);
-    const mark = id === undefined ? '' : `id: ${id}\n`;
-    this._write(`${mark}event: ${name}\ndata: ${JSON.stringify(data)}\n\n`);
+    const mark = id === undefined || (isAnswer && this._due) ? '' : `id: ${id}\n`;
+    const event = `${mark}event: ${name}\ndata: ${JSON.stringify(data)}\n\n`;
+    if (this._due && !isAnswer) this._waiting.push(event);
+    else this._write([event, ...this._waiting.splice(0)].join(''));
   }
 
   pinged(): void {
@@ -175,7 +185,7 @@ async function stream(asked: Asked): Promise<Response> {
   const { hub, token, accept, signal } = asked;
   const { wanted, clientId } =
     asked.method === 'GET' ? { wanted: [fromQuery(asked.query)] } : fromBody(asked.body);
-  const end = new StreamEnd(signal);
+  const end = new StreamEnd(signal, wanted.length);
   const link = await accept(end).catch(({ reason }: Refusal) => {
     throw new TypeError(`fetch failed: ${reason}`);
   });
