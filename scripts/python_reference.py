@@ -66,7 +66,7 @@ LIKE: Final[Mapping[str, str]] = {
 SAME: Final[Mapping[str, str]] = {"Settings": "ClientOptions"}
 """Classes whose attributes another class describes in the same words. Editors show both."""
 
-BASES: Final = frozenset({"hanzoai.pubsub.link_clients"})
+BASES: Final = frozenset({"hanzoai.pubsub.links.clients"})
 """Modules of base classes that have no entry of their own: subclasses show their members."""
 
 

@@ -41,7 +41,11 @@ if TYPE_CHECKING:
 
 IMPORTS = (
     *("pubsub_server.process", "pubsub_server.backplanes.redis.opening"),
-    *("pubsub_server.workers.supervisor", "hanzoai.pubsub.blocking", "hanzoai.pubsub.streams"),
+    *(
+        "pubsub_server.workers.supervisor",
+        "hanzoai.pubsub.blocking.client",
+        "hanzoai.pubsub.streams",
+    ),
     *("hanzoai.pubsub.transports.websockets_connection", "httpx"),
 )
 """The modules that a server imports when it starts, and those that clients import."""

@@ -90,7 +90,7 @@ def _write(test: str, outcome: str, reason: str) -> None:
 
 def _noticed(error: BaseException) -> bool:
     from hanzoai.pubsub import PubSubError
-    from hanzoai.pubsub.unparsed import FrameError
+    from hanzoai.pubsub.links.unparsed import FrameError
 
     leaves = list(_leaves(error))
     if any(isinstance(each, BROKEN) for each in leaves):

@@ -458,7 +458,7 @@ def test_close_does_not_wait_for_a_thread_that_is_blocked(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr("hanzoai.pubsub.runtime.portal._JOIN", 0.1)
+    monkeypatch.setattr("hanzoai.pubsub.blocking.portal._JOIN", 0.1)
     blocked, released = threading.Event(), threading.Event()
 
     async def block(_: Message) -> None:

@@ -13,8 +13,8 @@ import pytest
 from hanzoai.pubsub.cli.doctor.findings import Status
 from hanzoai.pubsub.cli.doctor.handshake import Handshake
 from hanzoai.pubsub.cli.doctor.network import Address, check_tcp
-from hanzoai.pubsub.dialing import open_socket, open_stream
-from hanzoai.pubsub.links import Link, Target
+from hanzoai.pubsub.links.connections import Link, Target
+from hanzoai.pubsub.network.dialing import open_socket, open_stream
 from hanzoai.pubsub.sp import SubSocket
 from pubsub_server.testing import running_server
 from tests.python.fake_dns import SILENT, SilentAddresses, resolve_to

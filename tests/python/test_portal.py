@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from hanzoai.pubsub.blocking.portal import Portal
 from hanzoai.pubsub.errors import ClosedError, UsageError
-from hanzoai.pubsub.runtime.portal import Portal
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Generator

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hanzoai.pubsub.links import Link, Target
-from hanzoai.pubsub.receiving import BufferedReads
+from hanzoai.pubsub.links.connections import Link, Target
+from hanzoai.pubsub.network.receiving import BufferedReads
 from hanzoai.pubsub.sp import PubSocket, SubSocket
 from tests.python.test_blocking import forks
 
@@ -134,7 +134,7 @@ def test_loops_in_two_threads_do_not_share_a_buffer() -> None:
 def test_a_forked_process_does_not_share_the_buffer_of_its_parent() -> None:
     program = """
         import os
-        from hanzoai.pubsub.receiving import BufferedReads
+        from hanzoai.pubsub.network.receiving import BufferedReads
         class Reads(BufferedReads):
             def data_received(self, data):
                 print(data.decode())

@@ -18,8 +18,12 @@ import importlib
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from hanzoai.pubsub.blocking import PubSub
-    from hanzoai.pubsub.blocking_topic import BlockingTopicHandle
+    from hanzoai.pubsub.blocking.client import PubSub
+    from hanzoai.pubsub.blocking.parts import (
+        BlockingBatch,
+        BlockingSubscription,
+    )
+    from hanzoai.pubsub.blocking.topic import BlockingTopicHandle
     from hanzoai.pubsub.client import PubSubClient
     from hanzoai.pubsub.errors import (
         AuthError,
@@ -54,10 +58,6 @@ if TYPE_CHECKING:
     )
     from hanzoai.pubsub.request_reply.blocking import BlockingResponder
     from hanzoai.pubsub.request_reply.responder import Responder
-    from hanzoai.pubsub.runtime.blocking_parts import (
-        BlockingBatch,
-        BlockingSubscription,
-    )
     from hanzoai.pubsub.runtime.publishing import Batch
     from hanzoai.pubsub.runtime.subscription import Subscription
     from hanzoai.pubsub.settings.options import (
@@ -96,13 +96,13 @@ if TYPE_CHECKING:
 
 # Loaded at first use: the server and the command line need only a part of this package.
 _HOMES: Final = {
-    "blocking": ("PubSub",),
-    "runtime.blocking_parts": (
+    "blocking.client": ("PubSub",),
+    "blocking.parts": (
         "BlockingBatch",
         "BlockingSubscription",
     ),
     "request_reply.blocking": ("BlockingResponder",),
-    "blocking_topic": ("BlockingTopicHandle",),
+    "blocking.topic": ("BlockingTopicHandle",),
     "client": ("PubSubClient",),
     "errors": (
         "AuthError",

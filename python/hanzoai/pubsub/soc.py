@@ -24,8 +24,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from hanzoai.pubsub.errors import InvalidPayload, MissingPackage
+from hanzoai.pubsub.links.unparsed import is_bytes
 from hanzoai.pubsub.payload_bytes import BASE64, bytes_of, value_of
-from hanzoai.pubsub.unparsed import is_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -7,8 +7,8 @@ from abc import ABC, abstractmethod
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, cast
 
-from hanzoai.pubsub.keepalive import keep_alive
-from hanzoai.pubsub.unparsed import FrameError
+from hanzoai.pubsub.links.unparsed import FrameError
+from hanzoai.pubsub.network.keepalive import keep_alive
 from pubsub_server.errors import ServiceError
 from pubsub_server.interfaces import Caller
 from pubsub_server.listeners.paced_publishes import publish, within_rate

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from hypothesis import strategies as st
 
-from hanzoai.pubsub.unparsed import FrameError
+from hanzoai.pubsub.links.unparsed import FrameError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,7 +13,7 @@ from hanzoai.pubsub.eventstream.codec import (
     Event,
     encode_event,
 )
-from hanzoai.pubsub.unparsed import FrameError
+from hanzoai.pubsub.links.unparsed import FrameError
 from tests.python.protocols.splits import CUTS, decode, pieces, reason_or_all
 
 

@@ -22,7 +22,7 @@ from hanzoai.pubsub.hub.codec import (
     Subscribed,
     encode,
 )
-from hanzoai.pubsub.unparsed import FrameError
+from hanzoai.pubsub.links.unparsed import FrameError
 from tests.python.protocols.splits import CUTS, decode, pieces, reason_or_all
 
 ONE, TWO, THREE = b"topic_1", b"topic_2", b"topic_3"

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hanzoai.pubsub.links.unparsed import FrameError
 from hanzoai.pubsub.sp.codec import (
     Decoder,
     Framing,
@@ -15,7 +16,6 @@ from hanzoai.pubsub.sp.codec import (
     encode_hello,
     encode_message,
 )
-from hanzoai.pubsub.unparsed import FrameError
 from tests.python.protocols.splits import CUTS, decode, pieces, reason_or_all
 
 HELLO_PUB = bytes.fromhex("0053500000200000")

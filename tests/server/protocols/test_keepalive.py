@@ -10,7 +10,7 @@ import pytest
 
 from hanzoai.pubsub.eventstream import EventStreamClient
 from hanzoai.pubsub.hub import HubClient
-from hanzoai.pubsub.keepalive import keep_alive
+from hanzoai.pubsub.network.keepalive import keep_alive
 from hanzoai.pubsub.sp import PubSocket, SubSocket
 from pubsub_server.testing import running_server
 from tests.server.protocols.peers import until

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hanzoai.pubsub import PubSubClient
-from hanzoai.pubsub.unparsed import FrameError
+from hanzoai.pubsub.links.unparsed import FrameError
 from pubsub_server.listeners.signed.stream_codec import (
     BrokerDecoder,
     Opening,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
-from hanzoai.pubsub.blocking_links import BlockingClient, BlockingSubscription
+from hanzoai.pubsub.blocking.links import BlockingClient, BlockingSubscription
 from hanzoai.pubsub.eventstream import client
 
 if TYPE_CHECKING:

@@ -15,16 +15,23 @@ from hanzoai.pubsub.eventstream.codec import (
     Decoder,
     encode_event,
 )
-from hanzoai.pubsub.link_clients import LinkClient, LinkSubscription, TimeLimit
-from hanzoai.pubsub.links import Target, check_url, parse_target, payload, to_text, topic_bytes
+from hanzoai.pubsub.links.clients import LinkClient, LinkSubscription, TimeLimit
+from hanzoai.pubsub.links.connections import (
+    Target,
+    check_url,
+    parse_target,
+    payload,
+    to_text,
+    topic_bytes,
+)
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable, Coroutine
 
     from hanzoai.pubsub.durations import Duration
-    from hanzoai.pubsub.link_clients import Dialing
-    from hanzoai.pubsub.links import Link
+    from hanzoai.pubsub.links.clients import Dialing
+    from hanzoai.pubsub.links.connections import Link
 
 PORT: Final = 1002
 """Default port."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final, NamedTuple
 
-from hanzoai.pubsub.unparsed import Bytes, FrameError, Unparsed
+from hanzoai.pubsub.links.unparsed import Bytes, FrameError, Unparsed
 
 MAX_TOPIC: Final = 1024
 """Maximum bytes of a topic."""

@@ -32,17 +32,17 @@ from hanzoai.pubsub.hub.codec import (
     Subscribed,
     encode,
 )
-from hanzoai.pubsub.link_clients import LinkClient, LinkSubscription, TimeLimit
-from hanzoai.pubsub.links import CHECK_URL, parse_target, payload, to_text, topic_bytes
-from hanzoai.pubsub.unparsed import FrameError
+from hanzoai.pubsub.links.clients import LinkClient, LinkSubscription, TimeLimit
+from hanzoai.pubsub.links.connections import CHECK_URL, parse_target, payload, to_text, topic_bytes
+from hanzoai.pubsub.links.unparsed import FrameError
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable, Coroutine
 
     from hanzoai.pubsub.durations import Duration
-    from hanzoai.pubsub.link_clients import Dialing
-    from hanzoai.pubsub.links import Link
+    from hanzoai.pubsub.links.clients import Dialing
+    from hanzoai.pubsub.links.connections import Link
 
 PORT: Final = 13000
 """Default port."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from struct import Struct, error
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
-from hanzoai.pubsub.unparsed import Bytes, FrameError, Unparsed
+from hanzoai.pubsub.links.unparsed import Bytes, FrameError, Unparsed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
 from hanzoai.pubsub import soc
 from hanzoai.pubsub.errors import InvalidOption, InvalidPayload, UsageError
+from hanzoai.pubsub.links.unparsed import is_bytes
 from hanzoai.pubsub.payload_bytes import bytes_of
 from hanzoai.pubsub.signed.carriers import Carrier, SocketCarrier, TopicCarrier, closed
 from hanzoai.pubsub.signed.messages import Forged, SignedEvent, SignedMessage
-from hanzoai.pubsub.unparsed import is_bytes
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -7,7 +7,7 @@ from typing import Final
 from urllib.parse import unquote_to_bytes, urlsplit
 
 from hanzoai.pubsub.errors import InvalidOption
-from hanzoai.pubsub.links import check_url, is_host
+from hanzoai.pubsub.links.connections import check_url, is_host
 
 _NETWORK: Final = {"tcp": None, "tls+tcp": None, "ws": 80, "wss": 443}
 """Default port by scheme; None if the URL must contain a port."""

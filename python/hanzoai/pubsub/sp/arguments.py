@@ -9,7 +9,7 @@ from hanzoai.pubsub.errors import InvalidOption, InvalidPayload
 from hanzoai.pubsub.settings.checks import kind
 
 if TYPE_CHECKING:
-    from hanzoai.pubsub.unparsed import Bytes
+    from hanzoai.pubsub.links.unparsed import Bytes
 
 
 def at_least_one(field: str, value: object) -> int:

@@ -9,8 +9,8 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING, Self, TypeVar
 
+from hanzoai.pubsub.blocking.portal import Portal
 from hanzoai.pubsub.durations import seconds_of
-from hanzoai.pubsub.runtime.portal import Portal
 from hanzoai.pubsub.sp import sockets
 from hanzoai.pubsub.sp.arguments import at_least_one, message_bytes, prefix_bytes
 from hanzoai.pubsub.sp.codec import MAX_MESSAGE_SIZE
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from hanzoai.pubsub.durations import Duration
+    from hanzoai.pubsub.links.unparsed import Bytes
     from hanzoai.pubsub.sp.stats import SocketStats
-    from hanzoai.pubsub.unparsed import Bytes
 
 __all__ = ["Closed", "NotFound", "NotSupported", "PubSocket", "SubSocket"]
 

@@ -15,7 +15,7 @@ from enum import Enum, IntEnum
 from struct import Struct
 from typing import Final
 
-from hanzoai.pubsub.unparsed import Bytes, FrameError, Unparsed
+from hanzoai.pubsub.links.unparsed import Bytes, FrameError, Unparsed
 
 HELLO_SIZE: Final = 8
 """Length of a hello in bytes."""

@@ -12,8 +12,8 @@ import ssl
 import stat
 from typing import TYPE_CHECKING, Final, TypedDict
 
-from hanzoai.pubsub.dialing import open_socket
 from hanzoai.pubsub.errors import InvalidOption
+from hanzoai.pubsub.network.dialing import open_socket
 from hanzoai.pubsub.randomness import RANDOM
 from hanzoai.pubsub.sp.arguments import check_context
 

@@ -8,10 +8,10 @@ import os
 from collections import deque
 from typing import TYPE_CHECKING, Protocol, cast
 
-from hanzoai.pubsub.keepalive import keep_alive
-from hanzoai.pubsub.receiving import BufferedReads
+from hanzoai.pubsub.links.unparsed import FrameError
+from hanzoai.pubsub.network.keepalive import keep_alive
+from hanzoai.pubsub.network.receiving import BufferedReads
 from hanzoai.pubsub.sp.stats import PeerStats
-from hanzoai.pubsub.unparsed import FrameError
 
 if TYPE_CHECKING:
     from hanzoai.pubsub.sp.inbox import Inbox

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Generator
 
     from hanzoai.pubsub.durations import Duration
+    from hanzoai.pubsub.links.unparsed import Bytes
     from hanzoai.pubsub.sp.wires import Wire
-    from hanzoai.pubsub.unparsed import Bytes
 
 _HELLO_TIMEOUT: Final = 10.0
 _RECONNECT_MIN: Final = 0.1

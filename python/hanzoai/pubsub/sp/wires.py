@@ -15,8 +15,8 @@ from websockets.protocol import SEND_EOF, State
 from websockets.server import ServerProtocol
 from websockets.uri import parse_uri
 
+from hanzoai.pubsub.links.unparsed import FrameError
 from hanzoai.pubsub.sp.codec import Decoder, Framing, Role, encode_hello, encode_message
-from hanzoai.pubsub.unparsed import FrameError
 
 if TYPE_CHECKING:
     from websockets.typing import Subprotocol

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from hanzoai.pubsub.blocking.parts import iterate
 from hanzoai.pubsub.errors import ClosedError, UsageError
-from hanzoai.pubsub.runtime.blocking_parts import iterate
 from hanzoai.pubsub.runtime.ownership import ForkedError
 from hanzoai.pubsub.streams.sources import check_source, close_source
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Protocol, TypeVar, overload
 
-from hanzoai.pubsub.blocking import PubSub, in_thread, inside
+from hanzoai.pubsub.blocking.client import PubSub, in_thread, inside
 
 if TYPE_CHECKING:
     from collections.abc import Callable

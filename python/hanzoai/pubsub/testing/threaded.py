@@ -7,8 +7,8 @@ import inspect
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Self, TypedDict
 
+from hanzoai.pubsub.blocking.portal import Portal
 from hanzoai.pubsub.errors import UsageError
-from hanzoai.pubsub.runtime.portal import Portal
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -25,8 +25,8 @@ from picows import (
     ws_connect,  # pyright: ignore[reportUnknownVariableType]
 )
 
-from hanzoai.pubsub.dialing import open_socket
 from hanzoai.pubsub.http.status import why_unreachable
+from hanzoai.pubsub.network.dialing import open_socket
 from hanzoai.pubsub.transports import TransportFailed
 from hanzoai.pubsub.transports.connection import (
     CLOSE_TIMEOUT,

@@ -26,9 +26,9 @@ from websockets.exceptions import (
 from websockets.frames import Frame, Opcode
 from websockets.protocol import CLOSED, OPEN
 
-from hanzoai.pubsub.dialing import open_socket
 from hanzoai.pubsub.http.status import why_no_proxy, why_refused, why_unreachable
-from hanzoai.pubsub.receiving import BufferedReads
+from hanzoai.pubsub.network.dialing import open_socket
+from hanzoai.pubsub.network.receiving import BufferedReads
 from hanzoai.pubsub.settings.proxies import host_of, socket_proxy
 from hanzoai.pubsub.transports import TransportFailed
 from hanzoai.pubsub.transports.connection import (

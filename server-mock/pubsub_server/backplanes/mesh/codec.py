@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 import msgspec
 
-from hanzoai.pubsub.unparsed import Bytes, FrameError, Unparsed
+from hanzoai.pubsub.links.unparsed import Bytes, FrameError, Unparsed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

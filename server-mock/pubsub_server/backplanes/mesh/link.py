@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Protocol, cast
 
-from hanzoai.pubsub.unparsed import FrameError
+from hanzoai.pubsub.links.unparsed import FrameError
 from pubsub_server.backplanes.mesh import codec
 from pubsub_server.backplanes.mesh.lanes import Unacknowledged
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from hanzoai.pubsub.links.unparsed import FrameError
 from hanzoai.pubsub.topics import is_wildcard
-from hanzoai.pubsub.unparsed import FrameError
 from pubsub_server.backplanes.mesh import codec
 from pubsub_server.backplanes.mesh.codec import Frame, FrameDecoder, Hello, Member, Record
 from pubsub_server.backplanes.mesh.lanes import Announcements

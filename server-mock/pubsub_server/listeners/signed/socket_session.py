@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Any, Protocol
 
-from hanzoai.pubsub.unparsed import FrameError
+from hanzoai.pubsub.links.unparsed import FrameError
 from pubsub_server.errors import ServiceError
 from pubsub_server.listeners.signed.drafts import draft_of
 from pubsub_server.listeners.signed.encoders import binary_message

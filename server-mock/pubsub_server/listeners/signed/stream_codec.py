@@ -11,7 +11,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from hanzoai.pubsub import soc
-from hanzoai.pubsub.unparsed import FrameError, Unparsed
+from hanzoai.pubsub.links.unparsed import FrameError, Unparsed
 from pubsub_server.listeners.signed.modes import Parameters
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidHandshake, WebSocketException
 
 from hanzoai.pubsub import soc
-from hanzoai.pubsub.unparsed import FrameError
+from hanzoai.pubsub.links.unparsed import FrameError
 from pubsub_server.listeners.signed.modes import GSOC
 from pubsub_server.listeners.signed.stream_codec import (
     Opening,

@@ -23,10 +23,10 @@ from websockets.exceptions import (
 from hanzoai.pubsub.cli.doctor.claims import read_claims, span
 from hanzoai.pubsub.cli.doctor.findings import Finding, failed, ok, skipped
 from hanzoai.pubsub.cli.doctor.network import Address, proxy_for, speaks_tls
-from hanzoai.pubsub.dialing import NEXT_AFTER
 from hanzoai.pubsub.generated.defaults import CLIENT
 from hanzoai.pubsub.generated.errors import CODES
 from hanzoai.pubsub.http.status import why_no_proxy, why_refused
+from hanzoai.pubsub.network.dialing import NEXT_AFTER
 from hanzoai.pubsub.settings.proxies import system_proxy
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from hanzoai.pubsub.cli.doctor.claims import span
 from hanzoai.pubsub.cli.doctor.findings import Finding, failed, ok, warning
-from hanzoai.pubsub.dialing import open_stream
+from hanzoai.pubsub.network.dialing import open_stream
 from hanzoai.pubsub.settings.proxies import system_proxy
 
 _CERTIFICATE_SOON: Final = 14 * 86400

@@ -12,7 +12,7 @@ import socket
 from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Any, Final
 
-from hanzoai.pubsub.receiving import BufferedReads
+from hanzoai.pubsub.network.receiving import BufferedReads
 
 if TYPE_CHECKING:
     import ssl

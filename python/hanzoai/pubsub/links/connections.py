@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from hanzoai.pubsub.dialing import open_stream, open_unix_stream
 from hanzoai.pubsub.errors import (
     ConnectionFailed,
     InvalidOption,
@@ -16,7 +15,8 @@ from hanzoai.pubsub.errors import (
     InvalidTopic,
     OperationTimeout,
 )
-from hanzoai.pubsub.keepalive import keep_alive
+from hanzoai.pubsub.network.dialing import open_stream, open_unix_stream
+from hanzoai.pubsub.network.keepalive import keep_alive
 from hanzoai.pubsub.randomness import RANDOM
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ import contextlib
 import threading
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
+from hanzoai.pubsub.blocking.portal import Portal
 from hanzoai.pubsub.errors import ClosedError
-from hanzoai.pubsub.runtime.portal import Portal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, Protocol, cast
 
+from hanzoai.pubsub.blocking.parts import parsed
 from hanzoai.pubsub.model import Data
-from hanzoai.pubsub.runtime.blocking_parts import parsed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from hanzoai.pubsub.blocking.parts import BlockingSubscription
     from hanzoai.pubsub.payload_models import PayloadModel
-    from hanzoai.pubsub.runtime.blocking_parts import BlockingSubscription
     from hanzoai.pubsub.runtime.handlers import GapHandler, Handler, StateLoader
     from hanzoai.pubsub.settings.options import ReceiveQueue
     from hanzoai.pubsub.values import (

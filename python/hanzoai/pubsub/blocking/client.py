@@ -16,10 +16,10 @@ import warnings
 import weakref
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, TypeVar, Unpack, overload
 
+from hanzoai.pubsub.blocking.portal import Portal
 from hanzoai.pubsub.client import PubSubClient
 from hanzoai.pubsub.errors import ClosedError
 from hanzoai.pubsub.runtime.ownership import refuse_copy
-from hanzoai.pubsub.runtime.portal import Portal
 
 if TYPE_CHECKING:
     from collections.abc import (
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 
     from pydantic import TypeAdapter
 
-    from hanzoai.pubsub.blocking_topic import BlockingTopicHandle
+    from hanzoai.pubsub.blocking.parts import BlockingBatch, BlockingSubscription
+    from hanzoai.pubsub.blocking.topic import BlockingTopicHandle
     from hanzoai.pubsub.clock import Clock
     from hanzoai.pubsub.errors import PubSubError
     from hanzoai.pubsub.request_reply.blocking import BlockingResponder
-    from hanzoai.pubsub.runtime.blocking_parts import BlockingBatch, BlockingSubscription
     from hanzoai.pubsub.runtime.handlers import GapHandler, Handler, StateLoader
     from hanzoai.pubsub.settings.options import ReceiveQueue, SendQueue, Settings, TransportChoice
     from hanzoai.pubsub.tracing import Tracing
@@ -206,7 +206,7 @@ class PubSub:
 
     def states(self) -> Iterator[StateChange]:
         """Iterate over the changes of state from this call on, until the client has ended."""
-        from hanzoai.pubsub.runtime.blocking_parts import iterate
+        from hanzoai.pubsub.blocking.parts import iterate
 
         return iterate(self._make(self._client.states), self._call_made, ends_with_client=True)
 
@@ -234,7 +234,7 @@ class PubSub:
             InvalidOption: Another argument is not valid.
             ClosedError: The client is closed.
         """
-        from hanzoai.pubsub.runtime.blocking_parts import BlockingSubscription
+        from hanzoai.pubsub.blocking.parts import BlockingSubscription
 
         subscription = self._make(
             lambda: self._client.subscribe(
@@ -305,7 +305,7 @@ class PubSub:
 
     def batch(self, *, timeout: Duration | None = None, via: Via = "auto") -> BlockingBatch:
         """Collect publishes and send them together: ``with ps.batch() as b: b.publish(...)``."""
-        from hanzoai.pubsub.runtime.blocking_parts import BlockingBatch
+        from hanzoai.pubsub.blocking.parts import BlockingBatch
 
         batch = self._make(lambda: self._client.batch(timeout=timeout, via=via))
         return BlockingBatch(batch, self._call)
@@ -377,7 +377,7 @@ class PubSub:
             ConnectionFailed: The HTTP API could not be reached.
             OperationTimeout: The server did not answer in time.
         """
-        from hanzoai.pubsub.runtime.blocking_parts import iterate
+        from hanzoai.pubsub.blocking.parts import iterate
 
         messages = self._make(
             lambda: self._client.history(
@@ -446,7 +446,7 @@ class PubSub:
         on_invalid: OnInvalid = "raise",
     ) -> BlockingTopicHandle[Any]:
         """A handle on one topic, with no effect on the wire; see ``PubSubClient.topic``."""
-        from hanzoai.pubsub.blocking_topic import BlockingTopicHandle
+        from hanzoai.pubsub.blocking.topic import BlockingTopicHandle
 
         if model is None:
             return BlockingTopicHandle(self, name)

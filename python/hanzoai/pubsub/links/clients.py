@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
 from hanzoai.pubsub.durations import positive_seconds, seconds_of, waits_of
 from hanzoai.pubsub.errors import ClosedError, ConnectionFailed, OperationTimeout, ProtocolError
-from hanzoai.pubsub.links import CHECK_SERVER, CHECK_URL, Backoff, Link
-from hanzoai.pubsub.unparsed import FrameError
+from hanzoai.pubsub.links.connections import CHECK_SERVER, CHECK_URL, Backoff, Link
+from hanzoai.pubsub.links.unparsed import FrameError
 
 if TYPE_CHECKING:
     import ssl
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from hanzoai.pubsub.durations import Duration
-    from hanzoai.pubsub.links import Target
+    from hanzoai.pubsub.links.connections import Target
 
 
 class TimeLimit:

@@ -1,0 +1,1 @@
+"""What the byte protocols share: addresses, connections, timeouts, and unparsed bytes."""

@@ -1,0 +1,1 @@
+"""TCP: the first address that answers, one receive buffer per thread, keepalive."""
