@@ -171,8 +171,8 @@ export class TokenSigner {
   /**
    * The public keys, as JSON to serve at the server's `iam_jwks_url`.
    *
-   * @param others Further signers, during a rotation. Publish the new key first, sign with it an
-   *   hour later, and remove the old one when its last token has expired.
+   * @param others The signers of your other keys, while you replace a key: publish both keys, sign
+   *   with the new one, and remove the old one when its last token has expired.
    */
   async jwks(...others: readonly TokenSigner[]): Promise<{ readonly keys: readonly PublicJwk[] }> {
     return { keys: await Promise.all([this, ...others].map((signer) => signer.jwk())) };

@@ -76,12 +76,13 @@ class PubSubClient:
             coroutine function, takes a ``TokenContext``, and returns a string or a ``Token``. If it
             raises ``AuthRefused``, the client stops permanently; after any other exception, the
             client calls it again.
-        transport: ``auto`` starts with the WebSocket and falls back to server-sent events.
+        transport: ``auto`` (default) starts with a WebSocket and falls back to server-sent events
+            (SSE); ``websocket`` and ``sse`` use only the one.
         rest_url: Base URL of the HTTP API; default: derived from ``url`` (port 8057 becomes 8056).
         allow_insecure: Whether the client may send the token over ``ws://`` or ``http://`` to other
             machines.
-        name: Name of the program, which the client sends to the server.
-        echo: Whether subscriptions receive the messages that this client publishes.
+        name: Name of the program, which the client sends to the server; at most 128 characters.
+        echo: Whether subscriptions receive the messages that this client publishes; default True.
         on_state: Called with every ``StateChange``, in order; a function or a coroutine function.
         on_error: Called with every error that no call can raise, for example an exception in a
             handler. Without it, the client logs these errors at ERROR.
@@ -521,7 +522,8 @@ class PubSubClient:
             handler: Called with the request as a ``Message``; a function or a coroutine function
                 that returns JSON. Raise ``ReplyError`` to answer with an error.
             type: Message type of requests; other messages are ignored.
-            concurrency: Requests that are handled at the same time, 1 to 1,000; more requests wait.
+            concurrency: Requests that are handled at the same time, 1 to 1,000; default 10. More
+                requests wait.
             allow: Called with a request and its reply topic; returns whether to reply there. If it
                 raises, the responder does not reply. By default, the responder replies only below
                 ``<topic>.replies`` of the request, and below ``user.<sender>``.

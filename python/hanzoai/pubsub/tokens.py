@@ -160,8 +160,8 @@ class TokenSigner:
         """The public keys, as JSON to serve at the server's ``iam_jwks_url``.
 
         Args:
-            others: Further signers, while you replace a key: publish the new key first, sign with
-                it an hour later, and drop the old one when its last token has expired.
+            others: The signers of your other keys, while you replace a key: publish both keys, sign
+                with the new one, and remove the old one when its last token has expired.
         """
         return {"keys": [signer.jwk() for signer in (self, *others)]}
 

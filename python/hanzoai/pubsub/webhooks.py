@@ -109,7 +109,7 @@ def verify(
         headers: The headers of the request; upper and lower case are the same.
         secret: The ``secret`` of the webhook in the server's settings. Pass several while you
             replace one: each is tried.
-        tolerance: Seconds by which ``webhook-timestamp`` may differ from ``now``.
+        tolerance: Seconds by which ``webhook-timestamp`` may differ from ``now``; default 300.
         now: Unix seconds; default: the clock of this machine.
 
     Raises:

@@ -59,7 +59,7 @@ def _parser() -> Parser:
         "request",
         "Publish a request to a topic, wait for the reply, and print it. With - as DATA, read one"
         " JSON value per line, publish each as a request, and print the replies in the order of"
-        f"\nthe lines. Up to {IN_FLIGHT} requests wait at the same time.",
+        f" the lines. Up to {IN_FLIGHT} requests wait at the same time.",
     )
     parser.add_argument("topic", metavar="TOPIC", help="a topic without wildcards")
     parser.add_argument(

@@ -35,7 +35,7 @@ class EventStreamClient(BlockingClient[client.EventStreamClient]):
         url: ``events://HOST:PORT``, ``events+tls://HOST:PORT``, ``events+unix:PATH`` or
             ``events://self``.
         ssl: SSL context for ``events+tls``: the authorities to trust, and your certificate.
-        connect_timeout: Seconds or a timedelta for opening a connection.
+        connect_timeout: Seconds or a timedelta for opening a connection; default 10.
     """
 
     def __init__(

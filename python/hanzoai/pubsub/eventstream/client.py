@@ -70,9 +70,10 @@ class EventStreamClient(LinkClient):
             ``HANZO_PUBSUB_EVENT_STREAM``, or ``127.0.0.1:1002``.
         ssl: SSL context for ``events+tls``: the authorities to trust, and your certificate if the
             server requires one.
-        connect_timeout: Seconds or a timedelta for opening a connection.
-        reconnect_min: Seconds or a timedelta before the first attempt after a lost connection.
-        reconnect_max: Longest wait between attempts, in seconds or a timedelta.
+        connect_timeout: Seconds or a timedelta for opening a connection; default 10.
+        reconnect_min: Seconds or a timedelta before the first attempt after a lost connection;
+            default 0.1.
+        reconnect_max: Longest wait between attempts, in seconds or a timedelta; default 10.
 
     Raises:
         InvalidOption: The URL cannot be read.
@@ -100,7 +101,7 @@ class EventStreamClient(LinkClient):
         Args:
             topic: At most 1,024 bytes.
             data: At most 16 MiB; text is sent as UTF-8.
-            timeout: Seconds or a timedelta, opening the connection included.
+            timeout: Seconds or a timedelta, opening the connection included; default 10.
 
         Returns:
             The size of the payload in bytes.

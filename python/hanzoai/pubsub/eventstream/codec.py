@@ -66,7 +66,7 @@ class Decoder:
         return len(self._unparsed)
 
     def feed(self, data: Bytes) -> None:
-        """Append bytes from the peer; `take` decodes them."""
+        """Append bytes from the peer; `decode` decodes them."""
         self._unparsed.feed(data)
 
     def decode(self, limit: int = -1) -> list[Event]:

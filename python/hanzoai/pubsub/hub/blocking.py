@@ -48,7 +48,7 @@ class HubClient(BlockingClient[client.HubClient]):
     Args:
         url: ``hub://HOST:PORT``, ``hub+tls://HOST:PORT`` or ``hub+unix:PATH``.
         ssl: SSL context for ``hub+tls``: the authorities to trust, and your certificate.
-        connect_timeout: Seconds or a timedelta for opening a connection.
+        connect_timeout: Seconds or a timedelta for opening a connection; default 10.
     """
 
     def __init__(

@@ -80,9 +80,10 @@ class HubClient(LinkClient):
             by default.
         ssl: SSL context for ``hub+tls``: the authorities to trust, and your certificate if the hub
             requires one.
-        connect_timeout: Seconds or a timedelta for opening a connection.
-        reconnect_min: Seconds or a timedelta before the first attempt after a lost connection.
-        reconnect_max: Longest wait between attempts, in seconds or a timedelta.
+        connect_timeout: Seconds or a timedelta for opening a connection; default 10.
+        reconnect_min: Seconds or a timedelta before the first attempt after a lost connection;
+            default 0.1.
+        reconnect_max: Longest wait between attempts, in seconds or a timedelta; default 10.
 
     Raises:
         InvalidOption: The URL cannot be read.
@@ -115,7 +116,7 @@ class HubClient(LinkClient):
         Args:
             topics: At most 255, each of at most 255 bytes. A topic given twice is delivered twice.
             data: Text is sent as UTF-8.
-            timeout: Seconds or a timedelta, opening the connection included.
+            timeout: Seconds or a timedelta, opening the connection included; default 10.
 
         Returns:
             The number of subscribers of the hub, summed over the topics. A topic to which you may

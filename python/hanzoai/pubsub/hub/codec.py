@@ -175,7 +175,7 @@ class RequestDecoder:
         return len(self._unparsed)
 
     def feed(self, data: Bytes) -> None:
-        """Append bytes from the client; `take` decodes them."""
+        """Append bytes from the client; `decode` decodes them."""
         self._unparsed.feed(data)
 
     def decode(self, limit: int = -1) -> list[Request]:
@@ -277,7 +277,7 @@ class ReplyDecoder:
         return len(self._unparsed)
 
     def feed(self, data: Bytes) -> None:
-        """Append bytes from the hub; `take` decodes them."""
+        """Append bytes from the hub; `decode` decodes them."""
         self._unparsed.feed(data)
 
     def decode(self, limit: int = -1) -> list[Reply]:

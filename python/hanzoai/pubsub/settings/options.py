@@ -138,7 +138,11 @@ class RetryOptions:
 
 
 class Settings(TypedDict, total=False):
-    """Further options of `PubSubClient`, passed by name; `ClientOptions` describes each."""
+    """Further options of `PubSubClient`, passed by name.
+
+    Durations are 0.001 s to a day, and numbers of topics, messages and failures 1 to 1,000,000,
+    unless stated otherwise.
+    """
 
     fetch_timeout: Duration
     """Timeout of the token callback, in seconds; default 10."""

@@ -103,11 +103,12 @@ class PubSocket(_Blocking):
     """Sends each message to every connected SUB; see `sockets.PubSocket`.
 
     Args:
-        send_queue_size: Messages that may wait for one peer, at least 1.
-        hello_timeout: Seconds, or a timedelta, within which a new peer must send its hello.
+        send_queue_size: Messages that may wait for one peer, at least 1; default 16.
+        hello_timeout: Seconds, or a timedelta, within which a new peer must send its hello;
+            default 10.
         reconnect_min: Seconds or a timedelta before the first further attempt to reach a dialed
-            address.
-        reconnect_max: Longest wait between attempts, in seconds or a timedelta.
+            address; default 0.1.
+        reconnect_max: Longest wait between attempts, in seconds or a timedelta; default 10.
     """
 
     def __init__(
@@ -180,14 +181,16 @@ class SubSocket(_Blocking):
     """Receives the messages that begin with one of its prefixes; see `sockets.SubSocket`.
 
     Args:
-        recv_queue_size: Matching messages that may wait for `recv`, at least 1.
-        drop_oldest: Whether a full queue drops the oldest waiting message; otherwise, it drops the
-            new one.
+        recv_queue_size: Matching messages that may wait for `recv`, at least 1; default 128.
+        drop_oldest: Whether a full queue drops the oldest waiting message (default); otherwise, it
+            drops the new one.
         max_message_size: Longest message in bytes; a peer that announces more is disconnected.
-        hello_timeout: Seconds, or a timedelta, within which a new peer must send its hello.
+            Default 16 MiB.
+        hello_timeout: Seconds, or a timedelta, within which a new peer must send its hello;
+            default 10.
         reconnect_min: Seconds or a timedelta before the first further attempt to reach a dialed
-            address.
-        reconnect_max: Longest wait between attempts, in seconds or a timedelta.
+            address; default 0.1.
+        reconnect_max: Longest wait between attempts, in seconds or a timedelta; default 10.
     """
 
     def __init__(

@@ -208,7 +208,7 @@ class Socket:
 
         Args:
             linger: Seconds, or a timedelta, to wait until peers have taken the messages that are
-                queued for them; 0 drops these messages.
+                queued for them; 0 drops these messages. Default 1.
         """
         seconds = seconds_of(linger, "linger")
         if self._closed:
@@ -307,11 +307,12 @@ class PubSocket(Socket):
     and peers acknowledge nothing.
 
     Args:
-        send_queue_size: Messages that may wait for one peer, at least 1.
-        hello_timeout: Seconds, or a timedelta, within which a new peer must send its hello.
+        send_queue_size: Messages that may wait for one peer, at least 1; default 16.
+        hello_timeout: Seconds, or a timedelta, within which a new peer must send its hello;
+            default 10.
         reconnect_min: Seconds or a timedelta before the first further attempt to reach a dialed
-            address.
-        reconnect_max: Longest wait between attempts, in seconds or a timedelta.
+            address; default 0.1.
+        reconnect_max: Longest wait between attempts, in seconds or a timedelta; default 10.
     """
 
     role = Role.PUB
@@ -366,14 +367,16 @@ class SubSocket(Socket):
     """Receives the messages that begin with one of its prefixes, from every connected PUB.
 
     Args:
-        recv_queue_size: Matching messages that may wait for `recv`, at least 1.
-        drop_oldest: Whether a full queue drops the oldest waiting message; otherwise, it drops the
-            new one.
+        recv_queue_size: Matching messages that may wait for `recv`, at least 1; default 128.
+        drop_oldest: Whether a full queue drops the oldest waiting message (default); otherwise, it
+            drops the new one.
         max_message_size: Longest message in bytes; a peer that announces more is disconnected.
-        hello_timeout: Seconds, or a timedelta, within which a new peer must send its hello.
+            Default 16 MiB.
+        hello_timeout: Seconds, or a timedelta, within which a new peer must send its hello;
+            default 10.
         reconnect_min: Seconds or a timedelta before the first further attempt to reach a dialed
-            address.
-        reconnect_max: Longest wait between attempts, in seconds or a timedelta.
+            address; default 0.1.
+        reconnect_max: Longest wait between attempts, in seconds or a timedelta; default 10.
         inbox: The receive queue, for the blocking socket.
     """
 

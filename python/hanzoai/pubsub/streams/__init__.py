@@ -87,15 +87,17 @@ def stream_writer(
         topic: A topic without wildcards.
         id: Id of the stream, for example that of the response: 1 to 100 characters, except
             ``latest`` and ``next``. Default: ``st_`` and a ULID.
-        epoch: Number of the attempt: higher than that of any earlier writer of the stream.
+        epoch: Number of the attempt: higher than that of any earlier writer of the stream;
+            default 0.
         take_over: Continue where an earlier writer of ``id`` stopped: the writer reads the history,
             takes the next epoch, and begins with a snapshot. ``writer.text`` is the text so far.
         sender: Id of the sender whose frames ``take_over`` accepts; default: the sender of the
             first frame.
         meta: JSON that readers receive with the start, for example the name of the model.
-        window: Seconds, or a timedelta, that text is collected before it is published, after the
-            first token.
-        listen: Subscribe to the topic, so that readers can cancel and steer.
+        window: Seconds, or a timedelta, for which the writer collects text before it publishes it,
+            after the first token; default 0.04.
+        listen: Whether to subscribe to the topic, so that readers can cancel and steer; default
+            True.
         allow: Called with the id of a sender who cancels or steers, empty if the server sends none;
             returns whether this is allowed. It is not a coroutine function. If it raises, this is
             not allowed. Default: every sender who may publish to the topic.

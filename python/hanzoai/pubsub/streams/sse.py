@@ -33,7 +33,7 @@ def sse(
 
     Args:
         reader: A reader from ``stream_reader`` that nothing else reads.
-        keepalive: Seconds without an event after which a comment is sent.
+        keepalive: Seconds without an event after which a comment is sent; default 15.
 
     Returns:
         An asynchronous generator, or for a reader of a ``PubSub`` a generator.
