@@ -143,7 +143,8 @@ async def exposition() -> str:
             mesh_listen="0",
         ) as server:
             link = Link("redis://127.0.0.1:1", cluster=False, durable=False)
-            redis = RedisBackplane(link, Layout("x", 1), server.server.settings, secret="")
+            settings = server.server.settings
+            redis = RedisBackplane(link, Layout("x", 1), settings, secret="", opened=0)
             everything = (*server.server.instruments(), *redis.instruments())
             text, _ = Metrics(lambda: server.stats, everything).exposition()
             await redis.close()

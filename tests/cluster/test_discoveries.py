@@ -401,6 +401,7 @@ def searching(node: Room, shards: Any) -> CatchingUp:
         *(shards, shards, node.tracks, node.deliveries, shards.wants, shards.awaited),
         roster=shards,
         lease=shards,
+        opened=0,
         silence=0,
         tasks=node.tasks,
     )

@@ -308,7 +308,7 @@ async def test_messages_of_a_lost_log_that_wait_do_not_reach_subscribers_that_ha
     ):
         await there.subscribe("demo.*")
         backplane: Any = cast("RedisBackplane", node.hub.core.backplane)
-        await until(lambda: len(backplane._catching_up._caught_up), SHARDS)
+        await until(lambda: len(backplane._catching_up._unbroken), SHARDS)
         # The node does not know whether it has missed earlier messages of the topic.
         backplane._catching_up.interrupted(range(SHARDS))
         first = await publish(publisher, 0)
@@ -338,7 +338,7 @@ async def test_a_replay_to_one_hides_nothing_that_a_partitioned_node_owes_to_pat
         await matching.subscribe("demo.*")
         backplane: Any = cast("RedisBackplane", node.hub.core.backplane)
         # The node knows the time up to which it has delivered everything.
-        await until(lambda: len(backplane._catching_up._caught_up), SHARDS)
+        await until(lambda: len(backplane._catching_up._unbroken), SHARDS)
         with receiving_nothing(node) as gone:
             missed = [await publish(publisher, 1), await publish(publisher, 2)]
             await until(lambda: len(gone), 2)
@@ -376,7 +376,7 @@ async def test_a_sweep_finds_what_patterns_lack_of_a_topic_that_is_being_opened(
         await find(node)
         # Later searches start where this one ended.
         caught_up = cast("Any", node.hub.core.backplane)._catching_up._caught_up
-        caught_up.update({shard: at + 10_000 for shard, at in caught_up.items()})
+        caught_up[:] = [at + 10_000 for at in caught_up]
         slow.may_read.set()
         assert (await named.until("subscribed"))["positions"] == {TOPIC: missed[1]}
         last = await publish(publisher, 3)
@@ -396,7 +396,7 @@ async def test_a_topic_that_is_opened_and_discovered_at_once_loses_nothing_behin
     ):
         first = await publish(publisher, 1)
         backplane: Any = cast("RedisBackplane", node.hub.core.backplane)
-        await until(lambda: len(backplane._catching_up._caught_up), SHARDS)
+        await until(lambda: len(backplane._catching_up._unbroken), SHARDS)
         # The pattern is so new that it is owed nothing that the log has.
         monkeypatch.setattr(backplane._catching_up, "_awaited", {TOPIC: 0}.get)
         replay = SlowRead(node, monkeypatch)

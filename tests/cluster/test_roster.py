@@ -226,7 +226,7 @@ async def test_a_node_that_was_disconnected_for_very_long_may_have_missed_anythi
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with two(store) as (_, b), store.client() as redis:
-        await until(lambda: len(b.backplane._catching_up._caught_up), SHARDS)
+        await until(lambda: len(b.backplane._catching_up._unbroken), SHARDS)
         # The store has forgotten the topics that were left before the disconnection.
         monkeypatch.setattr(roster, "EMPTIED_MS", 1)
         await redis.client_kill_filter(_type="pubsub")
@@ -235,7 +235,7 @@ async def test_a_node_that_was_disconnected_for_very_long_may_have_missed_anythi
 
 async def test_a_node_looks_for_all_changes_since_it_stopped_listening(store: Store) -> None:
     async with two(store, node_timeout=120_000, node_heartbeat=60_000) as (a, b):
-        await until(lambda: len(a.backplane._catching_up._caught_up), SHARDS)
+        await until(lambda: len(a.backplane._catching_up._unbroken), SHARDS)
         await b.enter("cl_1", "first")
         # The heartbeats of the node continue while one of its servers does not answer.
         a.backplane._lease.last_heartbeat += 60_000
@@ -507,7 +507,7 @@ async def test_a_search_that_has_failed_leaves_no_calls_behind(
 
     async with nodes(store, 1) as (node,):
         noted = Noted(node.hub.core.backplane)
-        await until(lambda: len(noted.backplane._catching_up._caught_up), SHARDS)
+        await until(lambda: len(noted.backplane._catching_up._unbroken), SHARDS)
         noted.roster._doubt(range(SHARDS), 1)
         monkeypatch.setattr(Link, "topics", first_fails)
         store.stall()

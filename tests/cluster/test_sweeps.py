@@ -65,7 +65,7 @@ async def searching(store: Any) -> AsyncGenerator[CatchingUp]:
     tasks = Tasks(asyncio.get_running_loop(), logging.getLogger(__name__), "test")
     catching_up = CatchingUp(
         Layout("t", SHARDS), store, Tracks(10), store, lambda topic: True, lambda topic: None,
-        roster=store, lease=store, silence=1, tasks=tasks,
+        roster=store, lease=store, opened=0, silence=1, tasks=tasks,
     )  # fmt: skip
     yield catching_up
     await tasks.stop()

@@ -85,6 +85,7 @@ class RedisBackplane:
         layout: Names of keys and channels.
         settings: Those of the server.
         secret: Seals client ids; the same on all nodes.
+        opened: Redis time before the first client of this node, ms.
 
     Attributes:
         logs: The logs in Redis.
@@ -95,7 +96,9 @@ class RedisBackplane:
 
     lasting = True
 
-    def __init__(self, link: Link, layout: Layout, settings: Settings, secret: str) -> None:
+    def __init__(
+        self, link: Link, layout: Layout, settings: Settings, secret: str, opened: int
+    ) -> None:
         self._link = link
         self._layout = layout
         kept = retention(settings)
@@ -152,6 +155,7 @@ class RedisBackplane:
             self._awaited,
             roster=self.roster,
             lease=self._lease,
+            opened=opened,
             silence=silence,
             tasks=self._tasks,
         )

@@ -219,6 +219,7 @@ class CatchingUp:
             pattern does.
         roster: Searches for changes of members at the same time.
         lease: Receives the losses of Redis.
+        opened: Redis time before the first client of this node, ms.
         silence: Milliseconds without a write after which a log is removed.
         tasks: Runs the sweeps.
     """
@@ -234,6 +235,7 @@ class CatchingUp:
         *,
         roster: RedisRoster,
         lease: Lease,
+        opened: int,
         silence: int,
         tasks: Tasks,
     ) -> None:
@@ -251,7 +253,7 @@ class CatchingUp:
         self._loop = asyncio.get_running_loop()
         # Per shard: the Redis time up to which all published messages have arrived, and the time
         # since which it has lost nothing.
-        self._caught_up: dict[int, int] = {}
+        self._caught_up = [opened] * len(layout.bases)
         self._unbroken: dict[int, int] = {}
         # Shards that may have lost data, not reported yet.
         self._doubted: set[int] = set()
@@ -278,8 +280,7 @@ class CatchingUp:
     def sure(self, topic: str) -> bool:
         """Whether this node has received all messages that the topic's shard has published."""
         shard = self._layout.shard(topic)
-        # There was no subscriber before the first search of this node.
-        return shard not in self._caught_up or self._begun[shard] == self._proven[shard]
+        return self._begun[shard] == self._proven[shard]
 
     @property
     def complete(self) -> bool:
@@ -317,20 +318,18 @@ class CatchingUp:
     def _owed_since(self, topic: str, now: int) -> int | None:
         """Unix ms from which patterns may miss messages of an opening topic; None if none do."""
         awaited, since = self._awaited(topic), self._missed_since(self._layout.shard(topic))
-        return None if awaited is None or not since else max(since, now - awaited)
+        return None if awaited is None else max(since, now - awaited)
 
     def _missed_since(self, shard: int) -> int:
-        """Redis time since which messages of a shard may be missing, ms; 0 if unknown."""
-        caught_up = self._caught_up.get(shard)
-        if caught_up is None:
-            return 0
+        """Redis time since which messages of a shard may be missing, ms."""
         # The clock of another server may differ.
         lost = shard in self._incomplete or self._begun[shard] != self._proven[shard]
-        return max(1, caught_up - (CLOCKS_MS if lost else SWEEP_MARGIN_MS))
+        return max(1, self._caught_up[shard] - (CLOCKS_MS if lost else SWEEP_MARGIN_MS))
 
     async def restored(self, shards: Sequence[int]) -> None:
         """These shards are connected again; messages may have been missed in the meantime."""
-        self._incomplete.update(shards)
+        lost = (shard for shard in shards if self._begun[shard] != self._proven[shard])
+        self._incomplete.update(lost)
         self._roster.interrupted(shards, min(map(self._missed_since, shards)))
         backoff = Backoff(READ_AGAIN_AFTER, READ_AGAIN_AT_MOST)
         # Later sweeps repeat it.

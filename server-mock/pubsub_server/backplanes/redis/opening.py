@@ -74,26 +74,26 @@ async def open_redis(settings: Settings) -> RedisBackplane:
         raise UnusableError(str(error)) from None
     layout = Layout(settings.redis_prefix, settings.redis_shards)
     try:
-        secret = await _prepare(link, layout, settings.node_timeout)
+        secret, opened = await _prepare(link, layout, settings.node_timeout)
     except BaseException as error:
         # This may also be a cancellation.
         await link.close()
         if isinstance(error, (InvalidResponse, OSError, ResponseError, *LINK_ERRORS)):
             raise UnusableError(unusable(url, error, cluster=cluster)) from None
         raise
-    return RedisBackplane(link, layout, settings, secret)
+    return RedisBackplane(link, layout, settings, secret, opened)
 
 
-async def _prepare(link: Link, layout: Layout, timeout: int) -> str:
-    """Check Redis, lay out a new one, and return the secret of its nodes."""
+async def _prepare(link: Link, layout: Layout, timeout: int) -> tuple[str, int]:
+    """Check Redis, lay out a new one, and return the secret of its nodes and its time in ms."""
     await link.check(layout.secret)
     await link.check_permissions(layout.secret)
     _compare(layout, await link.set_default(layout.mark_key, layout.mark))
     secret = await link.set_default(layout.secret, secrets.token_hex(32))
-    await _compare_clocks(link, layout)
+    opened = await _compare_clocks(link, layout)
     await _compare_timeouts(link, layout, timeout)
     await _begin_shards(link, layout)
-    return secret
+    return secret, opened
 
 
 def _see_database(url: str) -> None:
@@ -161,10 +161,11 @@ def _compare(layout: Layout, found: str) -> None:
     )
 
 
-async def _compare_clocks(link: Link, layout: Layout) -> None:
+async def _compare_clocks(link: Link, layout: Layout) -> int:
+    """Warn if the clocks differ, and return the time of Redis in ms."""
     before = wall_clock()
-    there = await link.time(layout.nodes) / 1000
-    after = wall_clock()
+    time = await link.time(layout.nodes)
+    after, there = wall_clock(), time / 1000
     apart = max(before - there, there - after)
     if apart > CLOCKS_APART:
         logger.warning(
@@ -173,6 +174,7 @@ async def _compare_clocks(link: Link, layout: Layout) -> None:
             apart,
             "ahead of" if before > there else "behind",
         )
+    return time
 
 
 async def _compare_timeouts(link: Link, layout: Layout, timeout: int) -> None:
