@@ -41,6 +41,14 @@ HIP_56_VARIABLES = (
 precedence.
 """
 
+_PLACEHOLDERS = {
+    **dict.fromkeys(("event_stream", "hub", "signed_listen", "mesh_listen"), "ADDRESS"),
+    "mesh_advertise": "HOST:PORT",
+    "sp_pub": "URL",
+    "signed_upstream": "URL",
+}
+"""Placeholders in the help of flags whose names do not say what to write."""
+
 CLIENT_VARIABLES = frozenset({"URL", "TOKEN", "REST_URL", "CONFIG", "SOAK"})
 """Variables with the same prefix that are not settings."""
 
@@ -410,7 +418,9 @@ def _metavar(name: str) -> str:
     kinds = (field.annotation, *parts)
     if Path in kinds:
         return "FILE"
-    return "N" if int in kinds or float in kinds else name.rsplit("_", 1)[-1].upper()
+    if int in kinds or float in kinds:
+        return "N"
+    return _PLACEHOLDERS.get(name) or name.rsplit("_", 1)[-1].upper()
 
 
 def _with_unit(name: str, value: object) -> object:
