@@ -138,6 +138,10 @@ async def test_a_message_without_history_that_redis_rejects_at_first_is_delivere
             ("~hanzo-pubsub*", "&hanzo-pubsub*", *COMMANDS.replace("+@scripting ", "").split()),
             "eval",
         ),
+        (
+            ("~hanzo-pubsub*", "&hanzo-pubsub*", *COMMANDS.replace("+@read ", "").split()),
+            "get",
+        ),
     ],
 )
 async def test_missing_permissions_of_the_redis_user_are_reported_at_the_start(
@@ -192,6 +196,23 @@ async def test_a_node_that_loses_the_permission_to_listen_reports_it_and_recover
         await until(lambda: "cannot receive messages" in caplog.text)
         await allow(store, "&hanzo-pubsub*", *rights)
         await until(lambda: backplane._feed.up)
+    assert [each for each in caplog.records if each.exc_info] == []
+
+
+@pytest.mark.parametrize("lost", ["+@read", "+@write"])
+async def test_a_permission_that_the_redis_user_loses_is_reported_with_each_publish(
+    store: Store, caplog: pytest.LogCaptureFixture, lost: str
+) -> None:
+    rights = ("~hanzo-pubsub*", "&hanzo-pubsub*", *COMMANDS.split())
+    url = await allow(store, *rights)
+    async with asyncio.timeout(BOUND), running_server(redis_url=url) as node:
+        await allow(store, *(each for each in rights if each != lost))
+        answer = await publish(node)
+        await allow(store, *rights)
+        assert (answer.status_code, answer.json()["code"]) == (503, "unavailable")
+        assert (await publish(node)).status_code == 201
+    assert "redis_url lacks a permission" in caplog.text
+    assert "https://pubsub.hanzo.ai/docs/operations/#redis" in caplog.text
     assert [each for each in caplog.records if each.exc_info] == []
 
 

@@ -39,6 +39,8 @@ _KNOWN: Final = {
         "wait until it ends, or stop it with SCRIPT KILL",
     ),
 }
+_IN_SCRIPT: Final = ("The user executing the script can't ", "ACL failure in script")
+"""How Redis 7.0, and later releases and Valkey, begin the error for a call of a script."""
 _FULL: Final = "Redis is full (maxmemory); raise its maxmemory, or remove data"
 _NO_ROOM: Final = "max number of clients reached"
 REPLICA: Final = "Redis is a replica, which accepts no writes; use its primary"
@@ -62,13 +64,15 @@ class RefusedError(RedisError):
 
 def refusal(error: ResponseError) -> RefusedError | None:
     """Explains an error from Redis that the command did not cause."""
-    if isinstance(error, NoPermissionError):
+    reply = str(error)
+    if isinstance(error, NoPermissionError) or reply.startswith(_IN_SCRIPT):
+        reply = reply.partition(" script: ")[0]
         return RefusedError(
-            f"the user of redis_url lacks a permission ({error})",
+            f"the user of redis_url lacks a permission ({reply})",
             "give it the commands, keys and channels that this page lists:"
             " https://pubsub.hanzo.ai/docs/operations/#redis",
         )
-    known = _KNOWN.get(str(error).partition(" ")[0])
+    known = _KNOWN.get(reply.partition(" ")[0])
     return RefusedError(*known) if known is not None else None
 
 

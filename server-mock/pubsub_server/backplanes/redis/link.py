@@ -226,11 +226,12 @@ class Link:
         return value if found is None else found.decode()
 
     async def check_permissions(self, key: str) -> None:
-        """Check that the user may use channels and scripts, which have separate permissions.
+        """Check that the user may read, and use channels and scripts: each has its permission.
 
         Raises:
             RefusedError: The user may not.
         """
+        await self._ask(key, "GET", key)
         await self._ask(key, "SPUBLISH", f"{key}:tried", "")
         await self._ask(key, "EVAL", "return 0", 1, key)
 
