@@ -532,6 +532,7 @@ class Indexes:
     clock = RedisClock()
     cluster = False
     bases = ("base",)
+    lanes = (range(1),)
 
     def attended(self, shard: int) -> str:
         return "attended"

@@ -485,8 +485,6 @@ class Feeds:
         self._silence_logged = False
         self._watcher: Callable[[], None] = lambda: None
         log = FeedLog()
-        shards = range(len(layout.bases))
-        lanes = [(shard,) for shard in shards] if link.cluster else [tuple(shards)]
         self._lanes = [
             Feed(
                 link,
@@ -498,7 +496,7 @@ class Feeds:
                 log,
                 partial(begun, lane),
             )
-            for lane in lanes
+            for lane in layout.lanes
         ]
 
     def start(self) -> None:
@@ -598,7 +596,7 @@ class Feeds:
         self._watcher()
 
     def _of(self, topic: str) -> Feed:
-        return self._lanes[self._layout.shard(topic) % len(self._lanes)]
+        return self._lanes[self._layout.lane(topic)]
 
     def _channel(self, topic: str) -> str:
         return self._layout.channel(topic)

@@ -38,19 +38,28 @@ class Layout:
     Args:
         prefix: Prefix of all names; services that share a Redis need different ones.
         shards: Number of shards; it must be the same on every node and never change.
+        cluster: Whether the shards are on a Redis Cluster.
 
     Attributes:
         prefix: As given.
         bases: The prefix of the names of each shard.
+        lanes: Shards that share connections and queues. In a cluster each shard has its own lane,
+            so that an unavailable server delays only its own topics.
     """
 
-    def __init__(self, prefix: str, shards: int) -> None:
+    def __init__(self, prefix: str, shards: int, *, cluster: bool = False) -> None:
         self.prefix = prefix
         self.bases = tuple(f"{prefix}:{{{shard}}}" for shard in range(shards))
+        lanes = shards if cluster else 1
+        self.lanes = tuple(range(lane, shards, lanes) for lane in range(lanes))
 
     def shard(self, topic: str) -> int:
         """The shard of a topic: its CRC-32 modulo the number of shards."""
         return crc32(topic.encode()) % len(self.bases)
+
+    def lane(self, topic: str) -> int:
+        """The number of the lane of a topic."""
+        return self.shard(topic) % len(self.lanes)
 
     def channel(self, topic: str) -> str:
         """The channel with the messages of one topic."""

@@ -245,7 +245,7 @@ class Lease:
         that writes there and dies before its next heartbeat would stay forever.
         """
         owners = self._layout.owners
-        parts = [[each] for each in owners] if self._link.cluster else [owners]
+        parts = [[owners[shard] for shard in lane] for lane in self._layout.lanes]
         found = await _outcomes(map(self._link.names_of, parts))
         known = await self._link.names_of([self._layout.nodes])
         failures = [each for each in found if isinstance(each, Exception)]

@@ -61,10 +61,7 @@ class SharedConnectionLimiter(ConnectionLimiter):
         self._former = ""
         self._numbers = count(1)
         tasks = Tasks(asyncio.get_running_loop(), logger, "connection counters")
-        self._lanes = [
-            CounterLane(self._call, self.count, tasks)
-            for _ in range(len(layout.bases) if link.cluster else 1)
-        ]
+        self._lanes = [CounterLane(self._call, self.count, tasks) for _ in layout.lanes]
 
     def acquire(self, identity: Identity, held: Identity | None = None) -> Awaitable[None] | None:
         """See `hub.limits.ConnectionLimiter`."""
@@ -126,7 +123,7 @@ class SharedConnectionLimiter(ConnectionLimiter):
     # ------------------------------------------------------------ inside
 
     def _lane(self, name: str) -> CounterLane:
-        return self._lanes[self._layout.shard(name) % len(self._lanes)]
+        return self._lanes[self._layout.lane(name)]
 
     def _change(self, names: Iterable[str]) -> None:
         for name in names:

@@ -169,11 +169,10 @@ class Positions:
         return (await self._link.time(self._layout.nodes) if now is None else now), found
 
     def _pieces(self, topics: Sequence[str]) -> Iterator[Sequence[str]]:
-        shards: dict[int, list[str]] = {}
+        lanes: dict[int, list[str]] = {}
         for topic in topics:
-            shard = self._layout.shard(topic) if self._link.cluster else 0
-            shards.setdefault(shard, []).append(topic)
-        for names in shards.values():
+            lanes.setdefault(self._layout.lane(topic), []).append(topic)
+        for names in lanes.values():
             for start in range(0, len(names), CALL_TOPICS):
                 yield names[start : start + CALL_TOPICS]
 

@@ -72,7 +72,7 @@ async def open_redis(settings: Settings) -> RedisBackplane:
         link = Link(url, cluster=cluster, durable=settings.redis_durable)
     except ValueError as error:
         raise UnusableError(str(error)) from None
-    layout = Layout(settings.redis_prefix, settings.redis_shards)
+    layout = Layout(settings.redis_prefix, settings.redis_shards, cluster=cluster)
     try:
         secret, opened = await _prepare(link, layout, settings.node_timeout)
     except BaseException as error:

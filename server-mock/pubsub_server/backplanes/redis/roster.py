@@ -79,10 +79,7 @@ class RedisRoster:
         self._audience: Audience | None = None
         self._tasks = Tasks(self._loop, logger, "roster")
         numbers = count(1)
-        self._lanes = [
-            Lane(self._call, lease, numbers, self._tasks)
-            for _ in range(len(layout.bases) if link.cluster else 1)
-        ]
+        self._lanes = [Lane(self._call, lease, numbers, self._tasks) for _ in layout.lanes]
         self._renewed = False
         # Members that were to be written again after the last new lease.
         self._rewritten = 0
@@ -153,9 +150,8 @@ class RedisRoster:
         return written
 
     def _doubt_lane(self, lane: Lane) -> None:
-        number = self._lanes.index(lane)
-        shards = [each for each in self._listening if each % len(self._lanes) == number]
-        self._doubt(shards, self._lease.last_heartbeat - MARGIN_MS)
+        shards = self._layout.lanes[self._lanes.index(lane)]
+        self._doubt(self._listening.intersection(shards), self._lease.last_heartbeat - MARGIN_MS)
 
     def left(self, topic: str, client_id: str, shown: bytes) -> None:
         """See `Lease.start`."""
@@ -174,7 +170,7 @@ class RedisRoster:
         return sum(map(len, self._lanes))
 
     def _lane(self, topic: str) -> Lane:
-        return self._lanes[self._layout.shard(topic) % len(self._lanes)]
+        return self._lanes[self._layout.lane(topic)]
 
     def _drop(self) -> None:
         for lane in self._lanes:
@@ -276,10 +272,7 @@ class RedisRoster:
             forgotten = self._lease.clock.now() - EMPTIED_MS
             anything = anything or since < forgotten
             since = 0 if anything else since
-            servers: dict[int, list[int]] = {}
-            for shard in unsure:
-                servers.setdefault(shard % len(self._lanes), []).append(shard)
-            groups = list(servers.values())
+            groups = [some for lane in self._layout.lanes if (some := unsure.keys() & lane)]
             results = await run_all(self._changed(shards, since) for shards in groups)
             found: list[str] = []
             for shards, names in zip(groups, results, strict=True):

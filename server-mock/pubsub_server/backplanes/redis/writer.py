@@ -133,8 +133,7 @@ class Writer:
         self._load = Load()
         self._tasks = Tasks(asyncio.get_running_loop(), logger, "writer")
         self._lanes = [
-            Lane(link, layout, memory, patience, self._load, self._tasks)
-            for _ in range(len(layout.bases) if link.cluster else 1)
+            Lane(link, layout, memory, patience, self._load, self._tasks) for _ in layout.lanes
         ]
 
     def publish(self, items: Sequence[Item], done: Done, origin: Origin | None = None) -> None:
