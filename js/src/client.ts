@@ -297,8 +297,9 @@ export class PubSub<Topics extends object = AnyTopics> {
    * Change what others see of this client, on one topic or on all of its topics.
    *
    * @param topic A topic without wildcards; undefined for all topics of this client.
-   * @param data `status`, `name`, `avatar_url` set fields of the member, other keys are merged into
-   *   `metadata`; null deletes a key.
+   * @param data `status`, `name`, `avatar_url` set fields of the member (at most 64, 256 and 2,048
+   *   characters), other keys are merged into `metadata` (at most 16,384 bytes of JSON); null
+   *   deletes a key.
    * @throws NotFound This client is not a member of the topic.
    * @throws QueueFull The client already has presence of its own on 10,000 topics.
    * @throws InvalidTopic The topic is not valid or has a wildcard.
@@ -320,7 +321,7 @@ export class PubSub<Topics extends object = AnyTopics> {
    * Return the active topics, sorted by name. Requires the token of an administrator.
    *
    * @param prefix Only topics that begin with this text.
-   * @param options `limit`: maximum number of topics.
+   * @param options `limit`: maximum number of topics, 1 to 1,000; default 100.
    * @throws PermissionDenied The token is not that of an administrator.
    * @throws ConnectionFailed The HTTP API could not be reached.
    * @throws OperationTimeout The server did not answer in time.

@@ -208,7 +208,7 @@ def _numbers() -> list[tuple[str, str]]:
         ("docs/publish.md", f"A batch of over {limits['max_batch']:,} messages"),
         ("docs/subscribe.md", f"after {CLIENT.fallback_failures} failed openings"),
         ("docs/subscribe.md", f"after {seconds['fallback_after']} s without an open WebSocket"),
-        ("docs/subscribe.md", f"{CLIENT.short_life} connections in a row"),
+        ("docs/subscribe.md", f"after {CLIENT.short_life} failed openings in a row"),
         ("docs/presence.md", f"`leave` after {limit['presence_grace']} s of grace"),
         ("docs/presence.md", f"after {limit['presence_timeout']} s without a byte"),
         ("docs/tokens.md", f"`fetch_timeout`, {seconds['fetch_timeout']} s"),

@@ -106,7 +106,7 @@ export interface Settings {
   readonly fallbackFailures: number;
   /**
    * Replaces `fallbackFailures` once a WebSocket has worked in this process. A connection that is
-   * lost before it has delivered anything counts as a failed opening; default 3.
+   * lost before the server answers a request counts as a failed opening; default 3.
    */
   readonly shortLife: number;
   /**

@@ -465,8 +465,9 @@ class PubSubClient:
     ) -> Message:
         """Publish a request, and wait for the reply of a responder (see ``respond``).
 
-        The client subscribes once to each reply topic and stays subscribed. History retains the
-        request and the reply for the timeout, so neither is lost if a side reconnects.
+        The client subscribes once to each reply topic, and stays subscribed to the last 100.
+        History retains the request and the reply for the timeout, so neither is lost if a side
+        reconnects.
 
         Args:
             topic: A topic without wildcards.
@@ -618,8 +619,9 @@ class PubSubClient:
 
         Args:
             topic: A topic without wildcards; None for all.
-            data: ``status``, ``name``, ``avatar_url`` set fields of the member, other keys are
-                merged into ``metadata``; None deletes a key.
+            data: ``status``, ``name``, ``avatar_url`` set fields of the member (at most 64, 256 and
+                2,048 characters), other keys are merged into ``metadata`` (at most 16,384 bytes of
+                JSON); None deletes a key.
             timeout: Seconds or a timedelta to wait for an answer; default: ``operation_timeout``.
 
         Raises:
@@ -644,7 +646,7 @@ class PubSubClient:
 
         Args:
             prefix: Only topics that begin with this text.
-            limit: Maximum number of topics.
+            limit: Maximum number of topics, 1 to 1,000; default 100.
             timeout: Seconds or a timedelta; default: ``operation_timeout``.
 
         Raises:

@@ -24,7 +24,12 @@ def main(argv: Sequence[str]) -> int:
 def _parser() -> Parser:
     parser = Parser("topics", "List active topics. This requires the token of an administrator.")
     parser.add_argument("--prefix", help="only names that start with this text")
-    parser.add_argument("--limit", type=count, metavar="N", help="maximum number of topics")
+    parser.add_argument(
+        "--limit",
+        type=count,
+        metavar="N",
+        help="maximum number of topics, 1 to 1000 [default: 100]",
+    )
     connection_arguments(parser, timeout="timeout [default: 10s]")
     return parser
 

@@ -176,7 +176,8 @@ class Settings(TypedDict, total=False):
     """
     short_life: int
     """Replaces `fallback_failures` once a WebSocket to the address has worked in this process. A
-    connection that is lost before it has delivered anything counts as a failed opening; default 3.
+    connection that is lost before the server answers a request counts as a failed opening; default
+    3.
     """
     upgrade_after: Duration
     """Seconds on server-sent events before the client tries a WebSocket. The time doubles with each
@@ -248,8 +249,8 @@ class ClientOptions:
         fallback_failures: Failed WebSocket openings after which the client falls back, if the HTTP
             address answers; default 2.
         short_life: Replaces `fallback_failures` once a WebSocket to the address has worked in this
-            process. A connection that is lost before it has delivered anything counts as a failed
-            opening; default 3.
+            process. A connection that is lost before the server answers a request counts as a
+            failed opening; default 3.
         upgrade_after: Seconds on server-sent events before the client tries a WebSocket. The time
             doubles with each attempt, up to ten minutes; default 30.
         overlap: Seconds replayed before the newest message, with a server without `seq`; default 5.
