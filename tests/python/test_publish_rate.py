@@ -71,3 +71,43 @@ async def test_streams_that_are_slowed_by_the_rate_log_it_once_for_the_client(
         assert ps.slowed > 0
         (text,) = warnings(caplog)
         assert "2 messages per second" in text
+
+
+async def test_a_frame_that_waits_for_the_rate_keeps_its_place() -> None:
+    async with MemoryServer(publish_rate_user=2) as server:
+        clock = server.clock
+        assert isinstance(clock, VirtualClock)
+        ps = server.client(server.token("alice"))
+
+        async def answer(session: int) -> int:
+            async with stream_writer(ps, f"chat.session.{session}", listen=False) as writer:
+                await writer.write("word")
+            return writer.stats["retries"]
+
+        # Each frame waits for about 15 s, longer than the timeout of other publishes.
+        answering = asyncio.gather(*(answer(session) for session in range(30)))
+        await clock.advance_until(answering.done, 60)
+        assert await answering == [0] * 30
+
+
+async def test_streams_on_a_slow_server_log_it_once_for_the_client(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with MemoryServer() as server:
+        clock = server.clock
+        assert isinstance(clock, VirtualClock)
+        ps = server.client(server.token("alice"))
+        await ps.connect()
+
+        async def answer(session: int) -> int:
+            async with stream_writer(ps, f"chat.session.{session}", listen=False) as writer:
+                pass
+            return writer.stats["slowed"]
+
+        with server.frozen():
+            answering = asyncio.gather(*(answer(session) for session in range(4)))
+            await clock.advance(2)
+        await clock.advance_until(answering.done, 60)
+        assert await answering == [1] * 4
+        (text,) = warnings(caplog)
+        assert "the server was slow" in text

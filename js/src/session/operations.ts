@@ -124,13 +124,15 @@ export class Operations {
     }
   }
 
-  /** The server sent an error; false if it is not the answer to a request. */
+  /** The server sent an error; false if the program must learn of it. */
   rejected(frame: ErrorFrame): boolean {
     const { subscriptions, publishes, ownPresence } = this;
     if (publishes.rejected(frame) || ownPresence?.rejected(frame) || subscriptions.rejected(frame))
       return true;
     if (frame.code === RATE_LIMITED && this._session.context.peer) {
       publishes.pause(frame.retry_after_ms);
+      // The call of this publish has ended with a timeout.
+      return !!frame.ref;
     }
     return false;
   }

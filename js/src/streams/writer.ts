@@ -18,7 +18,13 @@ import { copyOf, isString, type Part, type Piece, textOf } from './parts.js';
 import { type Client, DAY, incoming, RETAINED } from './reader.js';
 import { type Incoming, Reading } from './reading.js';
 import { checkSource, refusal } from './sources.js';
-import { type EndKind, type PublishFrame, type WriterEffect, Writing } from './writing.js';
+import {
+  type EndKind,
+  PATIENCE,
+  type PublishFrame,
+  type WriterEffect,
+  Writing,
+} from './writing.js';
 
 /** The stream as this writer took it over. */
 interface Before {
@@ -32,7 +38,9 @@ interface Before {
 const WISHES = new Set(['stream.cancel', 'stream.steer']);
 
 /** Clients for which the warning that readers cannot cancel was logged. */
-const warned = new WeakSet<Client>();
+const deaf = new WeakSet<Client>();
+/** Clients for which the warning that publishes are slow was logged. */
+const slow = new WeakSet<Client>();
 
 /** Whether this is the id of a stream; a reader chooses streams with the two words. */
 const isStreamId = (id: unknown) =>
@@ -140,8 +148,7 @@ export class StreamWriter implements AsyncDisposable {
 
   /**
    * Numbers of published tokens and snapshots, of repeated publishes, and of publishes that took
-   * more than a second. The first slow one is logged as a warning: once per client if the publish
-   * rate is used up, otherwise once per stream.
+   * more than a second. The first slow one of a client is logged as a warning.
    */
   get stats(): { tokens: number; snapshots: number; retries: number; slowed: number } {
     return { ...this._core.stats };
@@ -254,8 +261,12 @@ export class StreamWriter implements AsyncDisposable {
     return Math.floor(this._clock.now());
   }
 
-  private _warn(text: string): void {
-    driverOf(this._client).options.logger.warn(text);
+  /** Log a warning, once per client if `seen` remembers them. */
+  private _warn(text: string, seen?: WeakSet<Client>): void {
+    const { _client: client } = this;
+    if (seen?.has(client)) return;
+    seen?.add(client);
+    driverOf(client).options.logger.warn(text);
   }
 
   private _checkOpen(): void {
@@ -272,11 +283,11 @@ export class StreamWriter implements AsyncDisposable {
       // While the server does not answer, the subscription stays and may still be granted.
       await this._client.subscribe(this._topic, { onMessage, onGap, signal, timeout: DAY });
     } catch (error) {
-      if (this._isFinished || error instanceof ClosedError || warned.has(this._client)) return;
-      warned.add(this._client);
+      if (this._isFinished || error instanceof ClosedError) return;
       this._warn(
         `Readers cannot cancel or steer the stream ${this.id}, nor others that this client ` +
           `may not read: ${(error as Error).message}`,
+        deaf,
       );
     }
   }
@@ -335,7 +346,12 @@ export class StreamWriter implements AsyncDisposable {
   private async _publish({ type, id, ttl, data }: PublishFrame): Promise<void> {
     const { _core: core } = this;
     try {
-      await this._client.publish(this._topic, { type, id, ttl, data }, { background: true });
+      // As long as the writer is patient: a publish that is repeated loses its place.
+      await this._client.publish(
+        this._topic,
+        { type, id, ttl, data },
+        { background: true, timeout: PATIENCE },
+      );
     } catch (error) {
       this._cause = error;
       const { code, retryable, retryAfter } =
@@ -356,7 +372,8 @@ export class StreamWriter implements AsyncDisposable {
       else if (effect.kind === 'slowed' && !this._client.slowed)
         // If the publish rate is the cause, the client has already logged it.
         this._warn(
-          `A publish of the stream ${this.id} took ${effect.ms} ms: the connection or the server was slow or unavailable.`,
+          `A publish of the stream ${this.id} took ${effect.ms} ms: the connection or the server was slow or unavailable. Further ones are not logged; \`stats\` counts them.`,
+          slow,
         );
     }
     this._timer?.cancel();

@@ -26,8 +26,8 @@ const SELDOM = 5_000;
 const UNSENT = 65_536;
 /** Maximum bytes of an answer as JSON, so that one frame can carry all of it. */
 const LARGEST = 196_608;
-/** Milliseconds without a successful publish until the writer gives up. */
-const PATIENCE = 60_000;
+/** @internal Milliseconds without a successful publish until the writer gives up. */
+export const PATIENCE = 60_000;
 /** Milliseconds of delay until the writer reports a slow publish. */
 const SLOW = 1_000;
 /** Seconds that tokens and snapshots are kept. */
@@ -201,10 +201,10 @@ export class Writing {
   failed(code: string, retryable: boolean, at: number, wait = 0): WriterEffect[] {
     const flight = this._flight;
     if (this.ended || !flight) return [];
-    this._failing ??= at;
+    this._failing ??= this._begun;
     if (/^(invalid_payload|payload_too_large)$/.test(code) && !this._isBare)
       return this._takeBack(flight, code, at);
-    if (!retryable || at - this._failing > PATIENCE) return this._fail(code);
+    if (!retryable || at - this._failing >= PATIENCE) return this._fail(code);
     if (code === 'rate_limited') this._window = Math.min(WIDEST, (this._window * 5) >> 1);
     this._snapshot = true;
     this._again = at + Math.max(wait, Math.min(2_000, 100 << Math.min(this._fails++, 5)));

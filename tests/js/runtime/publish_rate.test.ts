@@ -64,3 +64,35 @@ test('streams that are slowed by the rate log it once for the client', async () 
   assert.match(warnings[0] ?? '', /2 messages per second/);
   await server.stop();
 });
+
+test('a frame that waits for the rate keeps its place', async () => {
+  const { server, ps } = await rig(2);
+  const answer = async (session: number): Promise<number> => {
+    const writer = await writeStream(ps, `chat.session.${session}`, { listen: false });
+    await writer.write('word');
+    await writer.complete();
+    return writer.stats.retries;
+  };
+  // Each frame waits for about 15 s, longer than the timeout of other publishes.
+  const answers = Array.from({ length: 30 }, (_, session) => answer(session));
+  assert.deepEqual(await within(server, Promise.all(answers)), Array(30).fill(0));
+  await server.stop();
+});
+
+test('streams on a slow server log it once for the client', async () => {
+  const { server, warnings, ps } = await rig(100);
+  await ps.connect();
+  const answer = async (session: number): Promise<number> => {
+    const writer = await writeStream(ps, `chat.session.${session}`, { listen: false });
+    await writer.complete();
+    return writer.stats.slowed;
+  };
+  const fault = server.frozen();
+  const answers = Promise.all([0, 1, 2, 3].map(answer));
+  await server.clock.advance(2_000);
+  fault.end();
+  assert.deepEqual(await within(server, answers), [1, 1, 1, 1]);
+  assert.equal(warnings.length, 1);
+  assert.match(warnings[0] ?? '', /the server was slow/);
+  await server.stop();
+});

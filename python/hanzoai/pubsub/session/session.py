@@ -267,10 +267,13 @@ class Session:
         if ends_connection(frame):
             self.lifecycle.attempts.requested_wait = frame.retry_after_ms or 0
         parts = (self.publishes, self.own_presence, self.subscriptions)
-        if not any(part.rejected(frame) for part in parts):
-            if frame.code == RATE_LIMITED and self._context.peer is not None:
-                self.publishes.pause(frame.retry_after_ms)
-            self._ports.problem(rejection(frame))
+        if any(part.rejected(frame) for part in parts):
+            return
+        if frame.code == RATE_LIMITED and self._context.peer is not None:
+            self.publishes.pause(frame.retry_after_ms)
+            if frame.ref is not None:
+                return  # the call of this publish has ended with a timeout
+        self._ports.problem(rejection(frame))
 
     def _called(self) -> None:
         """The program made a call: end a long wait for the next attempt."""

@@ -31,6 +31,7 @@ from hanzoai.pubsub.streams.reading import EPOCH_MAX, Reading
 from hanzoai.pubsub.streams.sources import check_source, close_source, invalid_piece
 from hanzoai.pubsub.streams.writing import (
     LARGEST,
+    PATIENCE,
     WINDOW,
     WISHES,
     EndKind,
@@ -59,6 +60,9 @@ RETAINED: Final = 100
 
 _warned: Final[weakref.WeakSet[PubSubClient]] = weakref.WeakSet()
 """Clients that have logged the warning that readers cannot cancel."""
+
+_slow: Final[weakref.WeakSet[PubSubClient]] = weakref.WeakSet()
+"""Clients that have logged the warning that publishes are slow."""
 
 _PARTING: Final = 5.0
 """Seconds that an interrupted program waits until the abort is published."""
@@ -191,8 +195,8 @@ class StreamWriter:
     def stats(self) -> Mapping[str, int]:
         """Published ``tokens`` and ``snapshots``, repeated publishes (``retries``), and ``slowed``.
 
-        ``slowed`` counts publishes that took more than a second. The first is logged at WARNING:
-        once per client if the publish rate is used up, otherwise once per stream.
+        ``slowed`` counts publishes that took more than a second. The first one of a client is
+        logged at WARNING.
         """
         return {} if self._core is None else dict(self._core.stats)
 
@@ -488,7 +492,10 @@ class StreamWriter:
     async def _publish(self, core: Writing, frame: Publish) -> None:
         message = {name: frame[name] for name in ("type", "id", "ttl", "data")}
         try:
-            await self._client.publish(self._topic, message, background=True)
+            # As long as the writer is patient: a publish that is repeated loses its place.
+            await self._client.publish(
+                self._topic, message, background=True, timeout=PATIENCE / 1000
+            )
         except PubSubError as error:
             self._cause = error
             wait = None if error.retry_after is None else int(error.retry_after * 1000)
@@ -513,11 +520,15 @@ class StreamWriter:
                 self._cancel(effect["reason"], effect["by"])
             elif effect["kind"] == "steered":
                 self._steer(effect["data"], effect["by"])
-            elif effect["kind"] == "slowed" and not self._client.slowed:
-                # If the publish rate is the cause, the client has logged it.
+            elif (
+                effect["kind"] == "slowed"
+                and not self._client.slowed  # otherwise, the client has logged the cause
+                and self._client not in _slow
+            ):
+                _slow.add(self._client)
                 logger.warning(
                     "A publish of the stream %s took %.1f s: the connection or the server was slow "
-                    "or unavailable.",
+                    "or unavailable. Further ones are not logged; `stats` counts them.",
                     self._id,
                     effect["ms"] / 1000,
                 )

@@ -244,10 +244,10 @@ class Writing:
         if self.ended or self._flight is None:
             return []
         if self._failing is None:
-            self._failing = at
+            self._failing = self._begun
         if code in _UNSENDABLE and not self._bare:
             return self._take_back(self._flight, code, at)
-        if not retryable or at - self._failing > PATIENCE:
+        if not retryable or at - self._failing >= PATIENCE:
             return self._fail(code)
         if code == "rate_limited":
             self._window = min(WIDEST, self._window * 5 >> 1)
