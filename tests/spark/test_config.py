@@ -123,6 +123,8 @@ def test_options_are_read_whatever_their_case() -> None:
         ({"token": "s3cret"}, "tokenFile"),
         ({"batchSize": "many"}, "`batchSize` is not a whole number"),
         ({"batchSize": "0"}, "`batchSize` is out of range"),
+        ({"batchSize": "9" * 5_000}, "`batchSize` is out of range. Give rows from 1 to 1000"),
+        ({"ttl": "-" + "9" * 5_000}, "`ttl` is out of range. Give seconds from 0"),
         ({"maxRowsPerSecond": "x"}, "`maxRowsPerSecond` is not a number"),
         ({"statsLog": "perhaps"}, "`statsLog`"),
         ({"path": "/x"}, "without a path"),
@@ -139,6 +141,9 @@ def test_options_are_read_whatever_their_case() -> None:
         ({"tokenEnv": ""}, "Give the name of the environment variable that contains the token"),
         ({"credentialProvider": ""}, "`my_package.tokens:current`"),
         ({"type": ""}, "such as `result`"),
+        ({"type": " \t"}, "`type` is blank"),
+        ({"type": "a\nb"}, "not a text of at most 128 printable characters"),
+        ({"tokenFile": "/run/secrets/token\n"}, "Give the path of a file that contains the token"),
         ({"idNamespace": ""}, "Name the job"),
     ],
 )

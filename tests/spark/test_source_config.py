@@ -75,6 +75,8 @@ def test_a_time_is_milliseconds_or_iso_8601_in_utc(text: str, when: datetime) ->
         ({"endingOffsets": "earliest"}, "`endingOffsets` is before the first row"),
         ({"endingOffsets": '{"jobs.a": -2}'}, "`endingOffsets` is before the first row"),
         ({"startingTimestamp": "yesterday"}, "`startingTimestamp` is not a time"),
+        ({"startingOffsets": '{"jobs.a": ' + "9" * 5_000 + "}"}, "number out of range at line 1"),
+        ({"startingTimestamp": "9" * 5_000}, "`startingTimestamp` is before 1973 or out of range"),
         ({"startingTimestamp": "1740307200"}, "Give Unix milliseconds"),
         ({"maxOffsetsPerTrigger": "0"}, "`maxOffsetsPerTrigger` is out of range"),
         ({"minPartitions": "many"}, "`minPartitions` is not a whole number"),

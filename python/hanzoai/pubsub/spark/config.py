@@ -228,9 +228,14 @@ _TEXT_REMEDIES: Final = {
 
 
 def _check_text(name: str, value: object, longest: int) -> None:
-    if not isinstance(value, str) or not 0 < len(value) <= longest:
+    if (
+        not isinstance(value, str)
+        or len(value) > longest
+        or not value.strip()
+        or not value.isprintable()
+    ):
         raise InvalidOption(
-            f"`{name}` is not a text of 1 to {longest:,} characters.",
+            f"`{name}` is blank, or not a text of at most {longest:,} printable characters.",
             remedy=_TEXT_REMEDIES[name],
             field=name,
         )

@@ -16,6 +16,9 @@ Reader = Callable[[str, str], object]
 Table = Mapping[str, tuple[str, Reader]]
 """Options: name → field of a config, and the reader of its text."""
 
+_BEYOND: Final = 1 << 64
+"""A number that no option accepts."""
+
 
 def text(name: str, value: str) -> object:
     """Read a text without changes."""
@@ -27,6 +30,9 @@ def whole(name: str, value: str) -> object:
     try:
         return int(value)
     except ValueError:
+        if value.strip().lstrip("+-").isdecimal():
+            # Python converts at most 4,300 digits: more are beyond every range.
+            return _BEYOND
         raise invalid(name, "is not a whole number", "Write it in digits.") from None
 
 

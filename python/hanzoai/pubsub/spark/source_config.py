@@ -131,8 +131,8 @@ def _bound(name: str, value: str) -> object:
         raise invalid(name, "is not a valid offset", f"Give {remedy}")
     try:
         found: object = from_json(words)
-    except ValueError:
-        raise invalid(name, "is not JSON", f"Give {remedy}") from None
+    except ValueError as error:
+        raise invalid(name, f"is not JSON: {error}", f"Give {remedy}") from None
     places = cast("dict[str, object]", found)
     for topic, place in places.items():
         _topic(name, topic)
@@ -153,7 +153,7 @@ def _ending(name: str, value: str) -> object:
 def _time(name: str, value: str) -> object:
     words = value.strip()
     if words.isascii() and words.isdecimal():
-        found = int(words)
+        found = cast("int", whole(name, words))
     else:
         try:
             then = datetime.fromisoformat(words)
