@@ -29,6 +29,8 @@ async def test_a_plain_http_request_gets_an_explanation(server: Server) -> None:
         (b"GET /" + b"x" * 9000 + b" HTTP/1.1\r\n\r\n", b"414"),
         # A client that begins TLS on this plaintext port learns it before `auth_deadline`.
         (b"\x16\x03\x01\x02\x00\x01\x00", b"400"),
+        # So does a client of the event stream protocol.
+        (b"\x00\x06status\x00\x00\x00\x00", b"400"),
     ],
 )
 async def test_a_wrong_request_has_its_status(server: Server, head: bytes, status: bytes) -> None:

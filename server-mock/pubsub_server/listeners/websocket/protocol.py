@@ -50,8 +50,6 @@ FROZEN: Final = 2
 QUEUED: Final = 4
 CLOSE_SECONDS: Final = 1.0
 """Seconds for a closing handshake, or for sending written bytes; then the connection is cut."""
-TLS_RECORD: Final = b"\x16"
-"""Begins a TLS handshake, RFC 8446 5.1."""
 FRAGMENTS: Final = 16_384
 """Maximum fragments of one message; empty ones count, because they also use memory."""
 FRAGMENT_EXTRA: Final = 64
@@ -325,9 +323,9 @@ class SocketProtocol(asyncio.Protocol):
             return
         begin = max(0, len(head) - 3)
         head += data
-        if head.startswith(TLS_RECORD):
-            # Plain text makes the client fail at once, with an error that names TLS.
-            self._answer_plainly(400, "This port does not use TLS.\n")
+        if not head[:1].isalpha():
+            # Plain text makes a client of TLS, or of another protocol, fail at once.
+            self._answer_plainly(400, "Not an HTTP request. This port accepts WebSockets.\n")
             return
         end = head.find(b"\r\n\r\n", begin)
         if end < 0 or end > HANDSHAKE_BYTES:
