@@ -178,6 +178,27 @@ async def test_publish_prints_target_topic_and_size(
         assert (await events.recv(timeout=10)).data == expected
 
 
+async def answer_as_http(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Read to the end of the stream, as a server of HTTP does for an incomplete request line."""
+    await reader.read()
+    writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+    writer.close()
+
+
+async def test_a_publish_to_a_server_of_another_protocol_fails_with_a_remedy(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    async with await asyncio.start_server(answer_as_http, "127.0.0.1") as server:
+        address = "{}:{}".format(*server.sockets[0].getsockname())
+        arguments = ("publish", "status", "--via", f"events://{address}", "--data", "x")
+        async with asyncio.timeout(60):
+            code = await asyncio.to_thread(main, arguments)
+    printed = capsys.readouterr()
+    assert (code, printed.out) == (Exit.FAILED, "")
+    assert f"{address} does not use the event stream" in printed.err
+    assert "Check the URL" in printed.err
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

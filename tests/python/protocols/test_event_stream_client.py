@@ -53,6 +53,27 @@ async def publish_until_refused(client: EventStreamClient) -> None:
         await asyncio.sleep(0)
 
 
+async def answer_as_http(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Answer the first bytes, as a server of HTTP does for a malformed request."""
+    await reader.read(1)
+    writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+    await reader.read()
+    writer.close()
+
+
+async def test_a_publish_raises_after_the_server_has_answered_in_another_protocol() -> None:
+    async with (
+        asyncio.timeout(60),
+        await asyncio.start_server(answer_as_http, "127.0.0.1") as server,
+    ):
+        port = server.sockets[0].getsockname()[1]
+        client = EventStreamClient(f"events://127.0.0.1:{port}")
+        with pytest.raises(ProtocolError, match="does not use the event stream") as caught:
+            await publish_until_refused(client)
+        assert "Check the URL" in caught.value.remedy
+        await client.close()
+
+
 @pytest.mark.statement("P-02", "P-03", "P-05", "P-06", "P-15")
 async def test_events_reach_the_subscribers_of_their_topic_in_order(
     client: EventStreamClient, broker: Broker

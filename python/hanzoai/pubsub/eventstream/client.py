@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -15,7 +16,7 @@ from hanzoai.pubsub.eventstream.codec import (
     Decoder,
     encode_event,
 )
-from hanzoai.pubsub.links.clients import LinkClient, LinkSubscription, TimeLimit
+from hanzoai.pubsub.links.clients import LinkClient, LinkSubscription, TimeLimit, foreign
 from hanzoai.pubsub.links.connections import (
     Target,
     check_url,
@@ -24,17 +25,22 @@ from hanzoai.pubsub.links.connections import (
     to_text,
     topic_bytes,
 )
+from hanzoai.pubsub.links.unparsed import FrameError
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable, Coroutine
 
     from hanzoai.pubsub.durations import Duration
+    from hanzoai.pubsub.errors import ProtocolError
     from hanzoai.pubsub.links.clients import Dialing
     from hanzoai.pubsub.links.connections import Link
 
 PORT: Final = 1002
 """Default port."""
+_PROTOCOL: Final = "the event stream"
+_ANSWER_WITHIN: Final = 1.0
+"""Seconds that `close` waits for the server to read everything and close the connection."""
 _VARIABLE: Final = "HANZO_PUBSUB_EVENT_STREAM"
 _NO_WILDCARD: Final = b"**"
 """The topic to which a publishing connection subscribes instead of `*`, which is all topics."""
@@ -89,6 +95,20 @@ class EventStreamClient(LinkClient):
         reconnect_max: Duration = 10.0,
     ) -> None:
         super().__init__(_target(url), ssl, connect_timeout, reconnect_min, reconnect_max)
+        self._foreign: ProtocolError | None = None
+
+    async def close(self) -> None:
+        """End all connections; calling it again does nothing.
+
+        Raises:
+            ProtocolError: The server has answered a publish with data of another protocol.
+        """
+        self._closed = True
+        if self._link is not None and self._reading is not None:
+            self._link.end()
+            await asyncio.wait((self._reading,), timeout=_ANSWER_WITHIN)
+        await super().close()
+        self._check_answer()
 
     async def publish(
         self, topic: str | bytes, data: str | bytes, *, timeout: Duration = 10.0
@@ -96,7 +116,8 @@ class EventStreamClient(LinkClient):
         """Publish one event.
 
         If the connection has ended, the client opens it again first. When this returns, the
-        operating system has the event; no peer confirms that it arrived.
+        operating system has the event; no peer confirms that it arrived. If the server answers with
+        data of another protocol, the next ``publish`` or ``close`` raises ProtocolError.
 
         Args:
             topic: At most 1,024 bytes.
@@ -112,8 +133,10 @@ class EventStreamClient(LinkClient):
             PayloadTooLarge: The payload is too large.
             ConnectionFailed: The server cannot be reached, or the connection ended meanwhile.
             OperationTimeout: It took longer than `timeout`; part of the event may have been sent.
+            ProtocolError: The server has answered an earlier publish with data of another protocol.
             ClosedError: The client is closed.
         """
+        self._check_answer()
         body = payload(data)
         wire = _encode(topic, body)
 
@@ -122,7 +145,7 @@ class EventStreamClient(LinkClient):
             # that may publish usually may read, and a special topic could be denied, so that the
             # server would close the connection.
             link.begin(_encode(_NO_WILDCARD if topic_bytes(topic) == ALL_TOPICS else topic, b""))
-            return _discard(link)
+            return self._discard(link)
 
         async with TimeLimit(seconds_of(timeout), self._dialing.target, "accepted no data"):
             await self._write(wire, begin)
@@ -142,6 +165,24 @@ class EventStreamClient(LinkClient):
         self._subscriptions.add(subscription)
         return subscription
 
+    async def _discard(self, link: Link) -> None:
+        """Read and discard, so that the server never waits for this side."""
+        decoder = Decoder()
+        try:
+            while data := await link.read():
+                decoder.feed(data)
+                while decoder.decode():
+                    pass
+        except FrameError as error:
+            self._foreign = foreign(self.target, _PROTOCOL, error)
+            await link.close()
+
+    def _check_answer(self) -> None:
+        """Raise the error of the publishing connection once."""
+        error, self._foreign = self._foreign, None
+        if error is not None:
+            raise error
+
 
 class EventSubscription(LinkSubscription[Event]):
     """Events of one topic, in the order in which they arrive.
@@ -155,7 +196,7 @@ class EventSubscription(LinkSubscription[Event]):
         reconnects: Number of reconnects.
     """
 
-    _protocol = "the event stream"
+    _protocol = _PROTOCOL
 
     def __init__(
         self,
@@ -210,9 +251,3 @@ def _encode(topic: str | bytes, body: bytes) -> bytes:
             limit=MAX_PAYLOAD,
         )
     return encode_event(name, body)
-
-
-async def _discard(link: Link) -> None:
-    """Read and discard, so that the server never waits for this side."""
-    while await link.read():
-        pass

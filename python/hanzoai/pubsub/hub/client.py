@@ -32,8 +32,8 @@ from hanzoai.pubsub.hub.codec import (
     Subscribed,
     encode,
 )
-from hanzoai.pubsub.links.clients import LinkClient, LinkSubscription, TimeLimit
-from hanzoai.pubsub.links.connections import CHECK_URL, parse_target, payload, to_text, topic_bytes
+from hanzoai.pubsub.links.clients import LinkClient, LinkSubscription, TimeLimit, foreign
+from hanzoai.pubsub.links.connections import parse_target, payload, to_text, topic_bytes
 from hanzoai.pubsub.links.unparsed import FrameError
 
 if TYPE_CHECKING:
@@ -169,8 +169,7 @@ class HubClient(LinkClient):
                 while replies := decoder.decode():
                     _resolve(waiting, replies)
         except FrameError as fault:
-            message = f"{self.target} does not use the hub protocol: {fault}"
-            error = ProtocolError(message, remedy=CHECK_URL)
+            error = foreign(self.target, "the hub protocol", fault)
         finally:
             for answer in waiting:
                 if not answer.done():

@@ -271,7 +271,7 @@ class LinkSubscription(ABC, Generic[Message]):
                 async with TimeLimit(self._dialing.timeout, self._dialing.target, "did not answer"):
                     link = await self._connect()
             except FrameError as error:
-                raise self._foreign(error) from None
+                raise foreign(self._dialing.target, self._protocol, error) from None
             except (ConnectionFailed, OperationTimeout):
                 if not self._opened:
                     raise
@@ -305,12 +305,13 @@ class LinkSubscription(ABC, Generic[Message]):
             self._decode(data)
         except FrameError as error:
             await self.close()
-            raise self._foreign(error) from None
+            raise foreign(self._dialing.target, self._protocol, error) from None
 
     def _check_open(self) -> None:
         if self._ended.is_set():
             raise ClosedError
 
-    def _foreign(self, error: FrameError) -> ProtocolError:
-        message = f"{self._dialing.target} does not use {self._protocol}: {error}"
-        return ProtocolError(message, remedy=CHECK_URL)
+
+def foreign(target: Target | str, protocol: str, error: FrameError) -> ProtocolError:
+    """The error for a server that answers with data of another protocol."""
+    return ProtocolError(f"{target} does not use {protocol}: {error}", remedy=CHECK_URL)

@@ -207,6 +207,12 @@ class Link:
         except OSError as error:
             raise ConnectionFailed("The connection ended.") from error
 
+    def end(self) -> None:
+        """Tell the peer that all bytes were sent, if the transport can; `read` still reads."""
+        with contextlib.suppress(OSError):
+            if self._writer.can_write_eof() and not self._writer.is_closing():
+                self._writer.write_eof()
+
     async def read(self) -> bytes:
         """Return received bytes, or empty bytes at the end of the connection."""
         try:
