@@ -299,7 +299,9 @@ class Settings(BaseModel):
         description="Key that signs development tokens. The server creates the file on "
         "first use; its folder must exist.",
     )
-    iam_url: HttpUrl = Field(default=None, description="Base URL of IAM.")
+    iam_url: HttpUrl = Field(
+        default=None, description="Base URL of IAM, the identity provider that signs the tokens."
+    )
     iam_jwks_url: HttpUrl = Field(
         default=None,
         description="URL of the JWKS of IAM. Default: `iam_url` with `/.well-known/jwks.json`.",

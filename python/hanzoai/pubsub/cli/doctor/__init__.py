@@ -41,7 +41,7 @@ def _parser() -> Parser:
         "doctor",
         "Check every layer in order: DNS, TCP, TLS, HTTP, WebSocket, authentication, server-sent"
         " events, clock, token, access and payload size. Then print the first cause."
-        " The command publishes nothing. It exits with 0 if every check passes, otherwise with 1.",
+        " The command publishes nothing. It exits with 0 if no check fails, otherwise with 1.",
         exits=LOCAL,
     )
     parser.add_argument(
