@@ -56,10 +56,10 @@ class Policy(Protocol):
         ...
 
     def may_subscribe_pattern(self, identity: Identity, pattern: str) -> bool:
-        """Whether a subscription to a pattern with `*` or `**` is allowed at all.
+        """Whether to accept a subscription to a topic or pattern.
 
-        Its messages are filtered by `may_subscribe` for each concrete topic; False denies the whole
-        pattern.
+        Messages of a pattern are filtered by `may_subscribe` for each concrete topic; False denies
+        the whole pattern.
         """
         ...
 

@@ -69,6 +69,8 @@ class Rules:
         return not self.unreadable(identity, topic)
 
     def may_subscribe_pattern(self, identity: Identity, pattern: str) -> bool:
+        if "*" not in pattern:
+            return self.may_subscribe(identity, pattern)
         return pattern not in self.denied_patterns
 
     def may_publish(self, identity: Identity, topic: str) -> bool:

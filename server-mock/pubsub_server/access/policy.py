@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
+from hanzoai.pubsub.topics import is_wildcard
 from pubsub_server.access import requirements, rule_patterns
 from pubsub_server.settings import documents
 
@@ -108,10 +109,13 @@ class Policy:
         return requirements.met(rule.publish, identity, bindings)
 
     def may_subscribe_pattern(self, identity: Identity, pattern: str) -> bool:
-        """Whether to accept a subscription to a pattern; its messages are filtered by topic.
+        """Whether to accept a subscription to a topic or pattern.
 
-        False only if no rule can allow this identity to read any topic of the pattern.
+        Messages of a pattern are filtered by topic. False only if no rule can allow this identity
+        to read any topic of the pattern.
         """
+        if not is_wildcard(pattern):
+            return self.may_subscribe(identity, pattern)
         return identity.admin or any(
             rule_patterns.may_overlap(rule.pattern, pattern, way)
             for rule in self._candidates(pattern)
@@ -137,7 +141,7 @@ class Policy:
         """What this identity may do with a topic or pattern, and which rule decides."""
         if identity.admin:
             return Access(True, True, None, "Administrators may do everything.")
-        if "*" in topic:
+        if is_wildcard(topic):
             return self._explain_pattern(identity, topic)
         found = self._decisive(topic)
         publish = self.may_publish(identity, topic)

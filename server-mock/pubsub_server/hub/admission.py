@@ -9,7 +9,6 @@ import logging
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from hanzoai.pubsub.topics import is_wildcard
 from pubsub_server.errors import ServiceError
 from pubsub_server.interfaces import AuthOk, Caller
 from pubsub_server.shared.connection import NEVER
@@ -176,7 +175,7 @@ class Admission:
         self._set_end(connection, identity)
         core.delivery.close_run()
         for pattern in tuple(connection.patterns):
-            if not self.may_hold(identity, pattern):
+            if not core.policy.may_subscribe_pattern(identity, pattern):
                 self._drop_pattern(connection, pattern)
                 core.refuse(
                     connection,
@@ -187,13 +186,6 @@ class Admission:
                     ),
                 )
         core.router.changed(connection)
-
-    def may_hold(self, identity: Identity, pattern: str) -> bool:
-        """Whether a subscription is allowed."""
-        policy = self._core.policy
-        if is_wildcard(pattern):
-            return policy.may_subscribe_pattern(identity, pattern)
-        return policy.may_subscribe(identity, pattern)
 
     def _set_end(self, connection: Connection, identity: Identity) -> None:
         core = self._core

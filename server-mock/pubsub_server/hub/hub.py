@@ -183,7 +183,6 @@ class Hub:
         )
         self.subscriptions = Subscriptions(core, self.attendance)
         self.admission = Admission(core, self.end, self.subscriptions.drop)
-        self.subscriptions.admission = self.admission
         self.publishing = Publishing(core, self.attendance)
         self._publishes = PublishFrames(core, self.publishing)
         self._positions = Positions(core, interests)

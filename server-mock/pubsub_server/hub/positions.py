@@ -142,10 +142,8 @@ class Positions:
     # ------------------------------------------------------------ inside
 
     def _check(self, identity: Identity, wanted: PositionsRequest) -> None:
-        policy = self._core.policy
         for name in wanted.topics:
-            may = policy.may_subscribe_pattern if is_wildcard(name) else policy.may_subscribe
-            if not may(identity, name):
+            if not self._core.policy.may_subscribe_pattern(identity, name):
                 detail = "the access rules do not allow reading this topic or pattern"
                 raise denial(self._core.settings, detail, name, field="topics")
 

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 
     from pubsub_server.backplane import Entry
-    from pubsub_server.hub.admission import Admission
     from pubsub_server.hub.attendance import Attendance
     from pubsub_server.hub.core import Core
     from pubsub_server.interfaces import HookEvent, Identity
@@ -104,7 +103,6 @@ class Subscriptions:
     def __init__(self, core: Core, attendance: Attendance) -> None:
         self._core = core
         self._attendance = attendance
-        self.admission: Admission
 
     def groundwork(self, connection: Connection, request: SubscribeRequest) -> Groundwork | None:
         """The searches to run first, if the patterns can match a large number of topics."""
@@ -232,7 +230,7 @@ class Subscriptions:
     ) -> ServiceError | None:
         core = self._core
         held = pattern in connection.patterns
-        if not self.admission.may_hold(identity, pattern):
+        if not core.policy.may_subscribe_pattern(identity, pattern):
             core.note("subscribe", identity, pattern, connection, refused="forbidden")
             return denial(core.settings, "the access rules do not allow this subscription", pattern)
         if not held and len(connection.patterns) >= core.settings.max_subscriptions:
