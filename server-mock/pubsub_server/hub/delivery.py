@@ -173,15 +173,9 @@ class Delivery:
         """Send bytes to one connection at the end of this loop turn."""
         if connection.closed:
             return
-        if connection.pending is None:
-            connection.pending = [data]
-            self._dirty.append(connection)
-            if not self._scheduled:
-                self._schedule()
-        else:
-            connection.pending.append(data)
-            if connection.stalled:
-                self._hold(connection, len(data))
+        if connection.pending is None and not self._scheduled:
+            self._schedule()
+        self._give(connection, data)
 
     def send_now(self, connection: Connection, data: bytes) -> None:
         """Send bytes to one connection before this turn ends, if nothing waits for it.

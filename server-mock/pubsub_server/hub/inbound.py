@@ -167,8 +167,6 @@ class Inbound:
             logger.exception("cannot handle a subscription", extra=about(connection))
             failure = ServiceError("internal", "the server failed to process this frame")
             self._subscribe_failed(connection, failure, request.ref)
-        finally:
-            connection.busy = False
         self._resume(connection)
 
     def _resume(self, connection: Connection) -> None:
