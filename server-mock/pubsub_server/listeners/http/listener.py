@@ -13,6 +13,7 @@ from aiohttp import web
 from pubsub_server.errors import ServiceError
 from pubsub_server.interfaces import Caller
 from pubsub_server.listeners.callers import FORWARDED, peer
+from pubsub_server.listeners.http import requests
 from pubsub_server.listeners.http.connection import SERVER, HttpConnection
 from pubsub_server.listeners.http.connections import HttpConnections
 from pubsub_server.listeners.http.console import is_console
@@ -170,34 +171,32 @@ class HttpListener:
 
     @web.middleware
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        connection = request.protocol
-        if isinstance(connection, HttpConnection):
-            connection.head_received()
+        connection = requests.connection(request)
+        connection.head_received()
         identifier = request_id(request.headers.get("X-Request-Id"))
         request[REQUEST_ID] = identifier
         forwarded = request.headers.getall(FORWARDED, [])
         address = self.connections.callers.address(peer(request.transport), forwarded)
         request[CALLER] = Caller(address, identifier)
         began = time.perf_counter()
-        if isinstance(connection, HttpConnection) and not connection.begin_request(address):
+        if not connection.begin_request(address):
             error = ServiceError("connection_limit", TOO_MANY, retry_after_ms=RETRY_SECONDS * 1000)
             response: web.StreamResponse = problem(error, identifier)
             response.force_close()
-        elif isinstance(connection, HttpConnection) and connection.version_refused:
+        elif connection.version_refused:
             error = ServiceError("unsupported", "this server supports HTTP/1.1")
             remedy = "Send the request as HTTP/1.1."
             response = problem(error, identifier, status=505, remedy=remedy)
             response.force_close()
         else:
             response = await self._answer(request, handler, identifier)
-        if isinstance(connection, HttpConnection):
-            connection.end_request()
-            try:
-                connection.sending(request.method, response)
-            except ServiceError as error:
-                response = problem(error, identifier)
-            if connection.turned_away:
-                response.force_close()
+        connection.end_request()
+        try:
+            connection.sending(request.method, response)
+        except ServiceError as error:
+            response = problem(error, identifier)
+        if connection.turned_away:
+            response.force_close()
         seconds = time.perf_counter() - began
         resource = request.match_info.route.resource
         route = resource.canonical if resource is not None else "unknown"

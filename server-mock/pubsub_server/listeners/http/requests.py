@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from hanzoai.pubsub.errors import InvalidTopic
 from hanzoai.pubsub.topics import validate_topic
 from pubsub_server.errors import ServiceError
-from pubsub_server.listeners.http.connection import HttpConnection
 from pubsub_server.listeners.http.request_ids import CALLER
 from pubsub_server.shared import codec
 
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from pubsub_server.interfaces import Caller, Identity
+    from pubsub_server.listeners.http.connection import HttpConnection
     from pubsub_server.service import Service
 
 MAX_INTEGER: Final = 2**53 - 1
@@ -27,6 +27,11 @@ _TOKEN_PARAMETERS: Final = ("token", "access_token", "api_key", "apikey", "autho
 _BEARER: Final = re.compile(r"(?:bearer\s+)?([\x21-\x7e]+)", re.IGNORECASE | re.ASCII)
 _INTEGER: Final = re.compile(r"-?\d{1,20}", re.ASCII)
 _TRUTH: Final = {"1": True, "true": True, "0": False, "false": False}
+
+
+def connection(request: web.BaseRequest) -> HttpConnection:
+    """The connection of a request."""
+    return cast("HttpConnection", request.protocol)
 
 
 def caller(request: web.Request) -> Caller | None:
@@ -42,9 +47,7 @@ async def identify(service: Service, request: web.Request) -> Identity:
             `unavailable`.
     """
     identity = await service.identify(token(request), caller(request))
-    protocol = request.protocol
-    if isinstance(protocol, HttpConnection):
-        protocol.authenticated(identity)
+    connection(request).authenticated(identity)
     return identity
 
 
@@ -55,9 +58,7 @@ async def identify_reader(service: Service, request: web.Request) -> Identity:
         ServiceError: Also `connection_limit`, if too many bytes wait for this user.
     """
     identity = await identify(service, request)
-    protocol = request.protocol
-    if isinstance(protocol, HttpConnection):
-        protocol.expect_large()
+    connection(request).expect_large()
     return identity
 
 
@@ -188,12 +189,6 @@ def flag(request: web.BaseRequest, name: str) -> bool | None:
     return _TRUTH[value.lower()]
 
 
-def gone(request: web.Request) -> asyncio.Future[None]:
-    """A future that is done when the client has disconnected."""
-    protocol: HttpConnection = request.protocol  # type: ignore[assignment]
-    return protocol.gone
-
-
 class UnsupportedMedia(ServiceError):
     """The content type of the body is not JSON; HTTP 415."""
 
@@ -240,16 +235,14 @@ async def _read(request: web.BaseRequest, limit: int, seconds: float) -> bytes:
             raise _too_large(limit)
         return whole
     received = bytearray()
-    protocol = request.protocol
-    known = protocol if isinstance(protocol, HttpConnection) else None
+    carrier = connection(request)
     try:
         async with asyncio.timeout(seconds):
             while chunk := await request.content.readany():
                 received += chunk
                 if len(received) > limit:
                     raise _too_large(limit)
-                if known is not None:
-                    known.receiving(len(received), more=not request.content.is_eof())
+                carrier.receiving(len(received), more=not request.content.is_eof())
     except TimeoutError:
         raise ServiceError(
             "invalid_frame", f"the body did not arrive within {seconds:g} seconds"
@@ -258,8 +251,7 @@ async def _read(request: web.BaseRequest, limit: int, seconds: float) -> bytes:
         # aiohttp, if the server has cut the connection before.
         raise ConnectionResetError("the connection is closed") from error
     finally:
-        if known is not None:
-            known.receiving(0)
+        carrier.receiving(0)
     return bytes(received)
 
 

@@ -127,7 +127,7 @@ class RestApi:
             request, MAX_POSITIONS, self._settings.body_timeout / 1000
         )
         wanted = decode_positions(body)
-        found = await self._service.positions(identity, wanted, requests.gone(request))
+        found = await self._service.positions(identity, wanted, requests.connection(request).gone)
         return _json(_positions(found))
 
     async def presence(self, request: web.Request) -> web.Response:

@@ -48,19 +48,14 @@ class StreamSink:
         caller: The origin of the request.
     """
 
-    __slots__ = ("_caller", "_early", "_open", "_protocol", "ended")
+    __slots__ = ("_early", "_open", "_protocol", "caller", "ended")
 
     def __init__(self, protocol: HttpConnection, caller: Caller | None) -> None:
         self._protocol = protocol
-        self._caller = caller
+        self.caller: Final = caller
         self._open = False
         self._early: list[bytes] = []
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    @property
-    def caller(self) -> Caller | None:
-        """See `interfaces.Sink`."""
-        return self._caller
 
     def write(self, data: bytes) -> None:
         """Passes chunks to the transport; holds them until the head of the response is sent."""
@@ -186,7 +181,7 @@ class EventStreams:
         if mark:
             wanted = _resumed(wanted, mark, self._service.node)
         wanted = [*(replace(each, followed=True) for each in wanted[:-1]), wanted[-1]]
-        protocol: HttpConnection = request.protocol  # type: ignore[assignment]
+        protocol = requests.connection(request)
         sink = StreamSink(protocol, requests.caller(request))
         connection = self._service.open(sink, self._encoder)
         try:
@@ -215,14 +210,10 @@ class EventStreams:
         patterns = [pattern for subscription in wanted for pattern in subscription.topics]
         if not patterns:
             raise next(error for subscription in wanted for error in subscription.invalid)
-        if identity is not None and not any(self._may(identity, p) for p in patterns):
+        may = self._policy.may_subscribe_pattern
+        if identity is not None and not any(may(identity, pattern) for pattern in patterns):
             message = "the access rules do not allow reading any of these topics"
             raise denial(self._settings, message, patterns[0], field="topics")
-
-    def _may(self, identity: Identity, pattern: str) -> bool:
-        if "*" in pattern:
-            return self._policy.may_subscribe_pattern(identity, pattern)
-        return self._policy.may_subscribe(identity, pattern)
 
 
 def _subscription(item: object, field: str, presence: bool | None) -> SubscribeRequest:
