@@ -376,7 +376,7 @@ class TwoShards:
         if self.roster_fails:
             raise ValueError("another program has written this index")
 
-    async def sweep(self, shard: int, since: int, silence: int) -> Sweep:
+    async def sweep(self, shard: int, since: int, silence: int, least: int = 0) -> Sweep:
         if self.shard_fails and not shard:
             raise ValueError("another program has written this log")
         # The other searches have ended before this one.

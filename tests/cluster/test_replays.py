@@ -310,7 +310,7 @@ async def test_messages_of_a_lost_log_that_wait_do_not_reach_subscribers_that_ha
         backplane: Any = cast("RedisBackplane", node.hub.core.backplane)
         await until(lambda: len(backplane._catching_up._unbroken), SHARDS)
         # The node does not know whether it has missed earlier messages of the topic.
-        backplane._catching_up.interrupted(range(SHARDS))
+        backplane._catching_up.interrupted(range(SHARDS), 0)
         first = await publish(publisher, 0)
         await until(lambda: backplane._deliveries.unproven, [TOPIC])
         await store.command("FLUSHALL")
@@ -343,7 +343,7 @@ async def test_a_replay_to_one_hides_nothing_that_a_partitioned_node_owes_to_pat
             missed = [await publish(publisher, 1), await publish(publisher, 2)]
             await until(lambda: len(gone), 2)
             if noticed:
-                backplane._catching_up.interrupted(range(SHARDS))
+                backplane._catching_up.interrupted(range(SHARDS), 0)
             answer = await named.subscribe(TOPIC)
         assert answer["positions"] == {TOPIC: missed[1]}
         last = await publish(publisher, 3)

@@ -41,7 +41,7 @@ class Store:
         self.unbroken = 1
         self.lost = 0
 
-    async def sweep(self, shard: int, since: int, silence: int) -> Sweep:
+    async def sweep(self, shard: int, since: int, silence: int, least: int = 0) -> Sweep:
         self.asked.append(shard)
         if shard in self.silent:
             await asyncio.Event().wait()

@@ -291,8 +291,8 @@ class RedisBackplane:
     async def _restored(self, shards: Sequence[int]) -> None:
         await self._catching_up.restored(shards)
 
-    def _interrupted(self, shards: Sequence[int]) -> None:
-        self._catching_up.interrupted(shards)
+    def _interrupted(self, shards: Sequence[int], sent: int) -> None:
+        self._catching_up.interrupted(shards, sent)
 
     def _sure(self, topic: str) -> bool:
         return self._catching_up.sure(topic)

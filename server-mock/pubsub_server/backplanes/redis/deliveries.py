@@ -264,6 +264,8 @@ class CatchingUp:
         # before.
         self._begun = [0] * len(layout.bases)
         self._proven = [1] * len(layout.bases)
+        # Per shard: the last time that Redis has sent on the connection before the current one.
+        self._sent = [0] * len(layout.bases)
         self._next_sweep = 0.0
 
     def sweep(self) -> None:
@@ -272,10 +274,16 @@ class CatchingUp:
             self._next_sweep = self._loop.time() + SWEEP_EVERY
             self._tasks.spawn(self._sweep())
 
-    def interrupted(self, shards: Sequence[int]) -> None:
-        """A connection to these shards begins; this node may have missed earlier messages."""
+    def interrupted(self, shards: Sequence[int], sent: int) -> None:
+        """A connection to these shards begins; this node may have missed earlier messages.
+
+        Args:
+            shards: Which.
+            sent: See `Feed`.
+        """
         for shard in shards:
             self._begun[shard] += 1
+            self._sent[shard] = sent or self._sent[shard]
 
     def sure(self, topic: str) -> bool:
         """Whether this node has received all messages that the topic's shard has published."""
@@ -407,7 +415,11 @@ class CatchingUp:
         begun = self._begun[shard]
         try:
             sweep = await self._reader.sweep(shard, since, self._silence)
-            before = self._unbroken.get(shard, sweep.unbroken)
+            before, sent = self._unbroken.get(shard, sweep.unbroken), self._sent[shard]
+            if before != sweep.unbroken <= sent < sweep.now + CLOCKS_MS:
+                # The clock of the new server is behind. Clients that resume by a time of the former
+                # one must get later messages, and the gap before them.
+                sweep = await self._reader.sweep(shard, since, self._silence, sent + 1)
             incomplete = incomplete or before != sweep.unbroken
             moved = set(filter(self._matching, sweep.topics))
             if incomplete:

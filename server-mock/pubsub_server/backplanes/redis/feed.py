@@ -158,7 +158,8 @@ class Feed:
         timeout: Seconds without a probe of its own node after which a feed counts as silent.
         changed: Called when `receiving` changes.
         log: Logs the loss of the connection.
-        begun: Called before a new connection receives its first message.
+        begun: Called before a new connection receives its first message, with the time at which
+            Redis has sent the last one of the former connection, Unix ms; 0 if it is unknown.
 
     Attributes:
         up: Whether a connection is open and all channels are confirmed.
@@ -174,7 +175,7 @@ class Feed:
         timeout: float,
         changed: Callable[[], None],
         log: FeedLog,
-        begun: Callable[[], None] = lambda: None,
+        begun: Callable[[int], None] = lambda sent: None,
     ) -> None:
         self._link = link
         # Only this feed publishes there.
@@ -321,7 +322,7 @@ class Feed:
     async def _listen_by(self, server: Server, wire: Wire) -> None:
         with broken():
             await wire.open()
-        self._begun()
+        self._begun(sent_at(self._newest or b""))
         for kept in (self._asked, self._unconfirmed, self._ending, self._leaving):
             kept.clear()
         self._whole = False
@@ -467,7 +468,7 @@ class Feeds:
         restored: Awaited with the shards each time a connection is open and all its channels are
             confirmed.
         timeout: Seconds without a probe of its own node after which a connection counts as silent.
-        begun: Called with the shards before a new connection receives the first of their messages.
+        begun: Called with the shards, and as for `Feed`.
     """
 
     def __init__(
@@ -477,7 +478,7 @@ class Feeds:
         receive: Callable[[bytes], None],
         restored: Callable[[Sequence[int]], Coroutine[Any, Any, None]],
         timeout: float,
-        begun: Callable[[Sequence[int]], None] = lambda shards: None,
+        begun: Callable[[Sequence[int], int], None] = lambda shards, sent: None,
     ) -> None:
         self._layout = layout
         self._failures = FailureLog(logger)

@@ -170,7 +170,7 @@ class Reader:
             if wanted(topic := name.decode())
         ]
 
-    async def sweep(self, shard: int, since: int, silence: int = 0) -> Sweep:
+    async def sweep(self, shard: int, since: int, silence: int = 0, least: int = 0) -> Sweep:
         """Topics of a shard that changed; see `sweep.lua`.
 
         Args:
@@ -178,9 +178,10 @@ class Reader:
             since: The Redis time since which they changed, ms; with 0 it does not search.
             silence: Milliseconds for which a silent topic keeps its numbering; with 0 no topic is
                 removed from the index.
+            least: Earliest Unix ms since which the shard can have lost nothing; 0 if unknown.
         """
         base = self._layout.bases[shard]
-        arguments: list[Argument] = [since or "+inf", silence]
+        arguments: list[Argument] = [since or "+inf", silence, least]
         now, unbroken, *names = await self._link.call("sweep.lua", [base], arguments)
         return Sweep(int(now), int(unbroken), [name.decode() for name in names])
 

@@ -13,6 +13,7 @@
 local base, silence = KEYS[1], ARGV[1]
 
 local since = lineage(base)
+now = math.max(now, since)
 local answers = {}
 for at = 2, #ARGV, 2 do
   local topic, known = ARGV[at], tonumber(ARGV[at + 1])

@@ -139,6 +139,7 @@ for at = 2, #ARGV do
   local since, starts, start_known, time, place
   if not known then
     since = unbroken[base] or noted and unpack('<d', noted) or load_extras().lineage(base)
+    if since > now then now = since end
     starts = not found and base .. ':f'
     start_known = starts and tonumber(call('ZSCORE', starts, topic))
     if start_known and start_known > floor and start_known > (last or 0) then

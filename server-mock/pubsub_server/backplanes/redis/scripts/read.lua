@@ -45,13 +45,14 @@ local function start_of(topic)
   local starts = base .. ':f'
   local found = redis.call('ZSCORE', starts, topic)
   if found then return tonumber(found) end
+  local start = math.max(now, unbroken) * 1000
   -- This fails if the store is full.
-  local added = redis.pcall('ZADD', starts, whole(now * 1000), topic)
+  local added = redis.pcall('ZADD', starts, whole(start), topic)
   if type(added) == 'table' then return nil end
   if redis.call('ZCARD', starts) > remembered then
     redis.call('ZREMRANGEBYRANK', starts, 0, -remembered - 1)
   end
-  return now * 1000
+  return start
 end
 local function marked(topic, log, state, mode, mark)
   if not state then
