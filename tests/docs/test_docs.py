@@ -111,6 +111,7 @@ def test_the_python_programs_of_the_pages_pass_a_type_checker(tmp_path: Path) ->
         "extraPaths": [str(ROOT / "python"), str(ROOT / "server-mock")],
         "reportMissingModuleSource": False,
         "reportMissingTypeStubs": False,
+        "reportMissingTypeArgument": True,
     }
     (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings), encoding="utf-8")
     done = subprocess.run(
