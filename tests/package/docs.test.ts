@@ -155,14 +155,13 @@ test('every program that uses the client works and exits', async (t) => {
     HANZO_PUBSUB_TOKEN: server.token('--user', 'alice'),
   };
   const expected: Record<string, RegExp> = {
-    'hello.mjs': /^demo\.hello hi\n$/,
     'subscribe.mjs': /^(1 present\n|demo\.chat\.1 hello\n)*$/,
     'publish.mjs': /^msg_\w+ \d+\n$/,
     'replay.mjs': /^(\d+\n){4}$/,
     'presence.mjs': /^snapshot 1\n(update 1\n)?\[ 'typing' \]\n(update 1\n)?$/,
     'errors.mjs': /^invalid_topic \S/,
     'orders.mjs': /^\{ sku: 'a-1', count: 1 \}\ndemo\.orders\.typed data\.sku\n$/,
-    'quickstart_hello.mjs': /^demo\.hello \{ text: 'hi' \}\n$/,
+    'hello.mjs': /^demo\.hello \{ text: 'hi' \}\n$/,
     'prices.ts': /^120\nunknown_product There is no moon\.\nrequest_timeout\n$/,
     'readme_hello.mjs': /^demo\.hello hi\n$/,
   };
