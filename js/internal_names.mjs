@@ -6,17 +6,17 @@
 /** The names. `exposedNames` finds those that must not be here. */
 export const INTERNAL_NAMES = `
 abandonFetch acknowledged acks addPresence admit answered awaited based
-batches burst callInterval cancelTimer checkOpen checkTimeout context crowded cursor cursors
-deliver deliveries dial disconnectedSince effects environment expire expiresIn fetchToken finished fired flush
+batches burst byPattern callInterval cancelTimer checkOpen checkTimeout context crowded cursor cursors
+deliver deliveries dial disconnectedSince dropTopics effects environment expire expiresIn fetchToken finished fired flush
 forgetUnproven full hangUp hasBatch hasRoom hasWebSocket held hide httpDerived httpUrl inbox
-inboxes incremental joined keepTopics learn lifecycle linked listeners lost malformed marks newest
+inboxes incremental joined learn lifecycle linked listeners lost malformed marks matching newest
 notify occupied operate operations outcomes over ownPresence paced paceInterval part pause paused perform phase policies ports
 postpone postponed presenceChanged probed probeHttp protocolVersion proven publisher publishes rateLimited
 receive receiveQueueBytes receiveQueueMessages reconnected recovering recovery rememberOwn remove
 renewable report requests resends retried retryBase retryCap retryLater retryPending routes sendPolicy
 sendQueueBytes sendQueueMessages settleAll settled skips socketUrl stand startDue
 startTimer stateChanged stopAll survivesDrop taken tell tick timed timerFired timers
-tokenFailure tokenLife turn unrouted upgradeCap usesSeq versioned wait wake watches welcomed whole
+tokenFailure tokenLife turn unrouted upgradeCap usesSeq versioned wait wake watched watches welcomed whole
 woke
 `
   .trim()

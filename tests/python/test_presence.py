@@ -35,7 +35,7 @@ def change_of(kind: str, data: Any, at: int = 5) -> Message:
 
 
 def members_of(presence: PresenceMembers) -> tuple[PresenceMember, ...]:
-    [(topic, members)] = presence.complete()
+    [(topic, members)] = presence.complete(["**"])
     assert topic == "a"
     return members
 
@@ -81,14 +81,15 @@ def test_a_crowd_is_bounded() -> None:
 
 def occupied(presence: PresenceMembers) -> list[str]:
     """Topics with a member."""
-    return [topic for topic, members in presence.complete() if members]
+    return [topic for topic, members in presence.complete(["**"]) if members]
 
 
 def test_members_of_dropped_topics_are_removed() -> None:
     presence = PresenceMembers()
     presence.snapshot("a", [member("x")])
-    presence.keep(lambda topic: topic != "a")
-    assert presence.complete() == []
+    presence.snapshot("b", [member("y")])
+    presence.drop(["a"], Routes())
+    assert occupied(presence) == ["b"]
 
 
 def test_topics_that_have_emptied_make_room_before_one_with_members() -> None:
@@ -97,7 +98,7 @@ def test_topics_that_have_emptied_make_room_before_one_with_members() -> None:
     for number in range(2 * MAX_TOPICS):
         presence.snapshot(f"brief.{number}", [])
     assert occupied(presence) == ["quiet"]
-    assert len(presence.complete()) <= MAX_TOPICS
+    assert len(list(presence.complete(["**"]))) <= MAX_TOPICS
     for number in range(MAX_TOPICS):
         presence.snapshot(f"lasting.{number}", [member("y")])
     left = occupied(presence)

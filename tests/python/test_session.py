@@ -33,6 +33,7 @@ from hanzoai.pubsub.generated.wire import (
     SubscribedFrame,
     SubscribeFrame,
     UnsubscribedFrame,
+    UnsubscribeFrame,
 )
 from hanzoai.pubsub.session import lifecycle, requests, session
 from hanzoai.pubsub.session.cursor import Answer
@@ -386,7 +387,18 @@ def test_messages_together_have_the_effects_of_single_ones(
 
 def next_request(session: LoggedSession) -> Request:
     """The start of the next request of subscription 1."""
-    return session.subscriptions.routes.all[1].cursor.request()
+    return session.subscriptions.all[1].cursor.request()
+
+
+def test_a_subscription_begins_and_ends_without_a_look_at_the_others() -> None:
+    session = connected()
+    for other in session.subscriptions.all.values():
+        del other.patterns
+    session.subscribe(requests.Subscribe(2, ("c",), presence=True))
+    session.handle(events.Received(SubscribedFrame(topics=["c"], ref="s2", timestamp=1), 1))
+    session.log.entries.clear()
+    session.unsubscribe(2)
+    assert session.log.entries == [effects.Send(UnsubscribeFrame(topics=["c"], ref="u3"))]
 
 
 def test_the_next_request_begins_at_the_positions_of_the_answer() -> None:

@@ -164,7 +164,7 @@ class Shell:
 
     def positions(self, sub: int) -> dict[str, int]:
         """Position of each topic of a subscription."""
-        state = self.session.subscriptions.routes.all.get(sub)
+        state = self.session.subscriptions.all.get(sub)
         cursor = None if state is None else state.cursor
         return cursor.positions if isinstance(cursor, SeqCursor) else {}
 

@@ -75,7 +75,7 @@ export class Recovery {
     const { clock, _background: background, session, peer } = this._client;
     const places: Record<string, Left> = {};
     for (const [sub, inbox] of background?.deliveries.inboxes ?? []) {
-      const state = session.operations.subscriptions.routes.all.get(sub);
+      const state = session.operations.subscriptions.all.get(sub);
       const { since, after } = state?.cursor.request() ?? {};
       const key = keyOf(inbox.topics);
       const before = places[key];

@@ -160,7 +160,7 @@ export class Lifecycle implements Steps<SessionEvent> {
   _dataArrived({ idle = 0 }: SessionEvent): boolean {
     if (this._hasPings) return idle < this._pongLimit;
     const { pingInterval } = this._context.options;
-    return !this.operations?.subscriptions.routes.all.size || idle < this._pongLimit + pingInterval;
+    return !this.operations?.subscriptions.all.size || idle < this._pongLimit + pingInterval;
   }
 
   _reachable({ ok }: SessionEvent): boolean {

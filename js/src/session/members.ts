@@ -6,8 +6,10 @@ import {
   type JsonObject,
   type PresenceMember,
 } from '../generated/wire.js';
+import { isWildcard, matches } from '../topics.js';
 import type { PresenceChange as Change, PresenceChangeKind } from '../values.js';
 import { isObject } from '../wire/guard.js';
+import type { Routes } from './routes.js';
 
 /**
  * Maximum topics; beyond that, those without members are dropped, or else the one idle longest.
@@ -38,11 +40,12 @@ class Room {
 export class PresenceMembers {
   private readonly _rooms = new Map<string, Room>();
 
-  /** All topics with a snapshot, and their members. */
-  complete(): [topic: string, members: readonly PresenceMember[]][] {
-    return [...this._rooms]
-      .filter(([, room]) => room.complete)
-      .map(([topic, room]) => [topic, inOrder(room)]);
+  /** The topics of some patterns that have a snapshot, and their members. */
+  complete(patterns: readonly string[]): [topic: string, members: readonly PresenceMember[]][] {
+    return topicsOf(patterns, this._rooms).flatMap((topic) => {
+      const room = this._rooms.get(topic);
+      return room?.complete ? [[topic, inOrder(room)]] : [];
+    });
   }
 
   /** Take a complete list: reports all of it the first time, and only differences after that. */
@@ -134,14 +137,14 @@ export class PresenceMembers {
    * A server sends a snapshot for each named topic. For a pattern, it sends snapshots only of
    * topics that have members.
    *
-   * @param takes Whether a topic belongs to the subscription that was just answered.
-   * @param named Whether a subscription with presence names the topic.
+   * @param patterns Those of the subscription that was just answered.
+   * @param watched The patterns of all subscriptions with presence.
    */
-  forgetUnproven(takes: (topic: string) => boolean, named: (topic: string) => boolean): Change[] {
+  forgetUnproven(patterns: readonly string[], watched: Pick<ReadonlySet<string>, 'has'>): Change[] {
     const out: Change[] = [];
-    for (const [topic, room] of this._rooms) {
-      const proven = room.proven || (room.complete && named(topic));
-      if (proven || !room.members.size || !takes(topic)) continue;
+    for (const topic of topicsOf(patterns, this._rooms)) {
+      const room = this._rooms.get(topic) as Room;
+      if (room.proven || (room.complete && watched.has(topic)) || !room.members.size) continue;
       room.proven = true;
       if (room.awaited.size) continue;
       room.members = new Map();
@@ -151,22 +154,35 @@ export class PresenceMembers {
     return out;
   }
 
-  /** Forget topics for which the function returns nothing, such as those without a subscription. */
-  keep(wanted: (topic: string) => unknown): void {
-    for (const topic of this._rooms.keys()) {
-      if (!wanted(topic)) this._rooms.delete(topic);
+  /** Forget the topics of some patterns that lead nowhere. */
+  drop(patterns: readonly string[], routes: Routes): void {
+    for (const topic of topicsOf(patterns, this._rooms)) {
+      if (!routes.matching(topic).length) this._rooms.delete(topic);
     }
   }
 
   private _open(topic: string): Room {
     const room = this._rooms.get(topic) ?? new Room();
     this._rooms.delete(topic);
-    if (this._rooms.size >= MAX_TOPICS) this.keep((name) => this._rooms.get(name)?.members.size);
-    const [idle] = this._rooms.keys();
-    if (this._rooms.size >= MAX_TOPICS) this._rooms.delete(idle as string);
+    if (this._rooms.size >= MAX_TOPICS) {
+      const all = [...this._rooms];
+      const empty = all.filter(([, { members }]) => !members.size);
+      for (const [name] of empty.length ? empty : all.slice(0, 1)) this._rooms.delete(name);
+    }
     this._rooms.set(topic, room);
     return room;
   }
+}
+
+/** Those of some topics that any of the patterns matches. */
+export function topicsOf(
+  patterns: readonly string[],
+  topics: ReadonlyMap<string | undefined, unknown>,
+): string[] {
+  if (!patterns.some(isWildcard)) return patterns.filter((pattern) => topics.has(pattern));
+  return [...topics.keys()].filter(
+    (topic): topic is string => !!topic && patterns.some((pattern) => matches(pattern, topic)),
+  );
 }
 
 function change(

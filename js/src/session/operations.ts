@@ -65,8 +65,10 @@ export class Operations {
 
   /** End a subscription. */
   unsubscribe(sub: number): void {
-    this.subscriptions.unsubscribe(sub);
-    this.ownPresence?.keepTopics();
+    const state = this.subscriptions.all.get(sub);
+    if (!state) return;
+    this.subscriptions.unsubscribe(state);
+    this.ownPresence?.dropTopics(state.request.topics);
   }
 
   /** Add a publish. */

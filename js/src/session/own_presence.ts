@@ -10,6 +10,7 @@ import type { ErrorFrame, ErrorInfo, JsonObject } from '../generated/wire.js';
 import type { Loose } from '../wire/compact.js';
 import type { Context } from './context.js';
 import { RATE_LIMITED } from './events.js';
+import { topicsOf } from './members.js';
 import type { Outcome, OutcomePort, Rejected } from './ports.js';
 import type { Publishes } from './publishes.js';
 import type { Routes } from './routes.js';
@@ -81,10 +82,10 @@ class PresenceValues {
     this._byTopic.delete(topic);
   }
 
-  /** Forget topics without a subscription. */
-  keep(wanted: (topic: string) => boolean): void {
-    for (const topic of this._byTopic.keys()) {
-      if (topic !== undefined && !wanted(topic)) this._byTopic.delete(topic);
+  /** Forget the topics of some patterns that lead nowhere. */
+  drop(patterns: readonly string[], routes: Routes): void {
+    for (const topic of topicsOf(patterns, this._byTopic)) {
+      if (!routes.matching(topic).length) this._byTopic.delete(topic);
     }
   }
 }
@@ -201,9 +202,9 @@ export class OwnPresence {
     for (const refs of this._waiting.values()) this._settle(refs, error);
   }
 
-  /** Forget topics without a subscription. */
-  keepTopics(): void {
-    this._own.keep((topic) => this._routes.find(topic).length > 0);
+  /** A subscription has ended: forget its topics that no other one matches. */
+  dropTopics(patterns: readonly string[]): void {
+    this._own.drop(patterns, this._routes);
   }
 
   private _take(ref: string | undefined): Update | undefined {

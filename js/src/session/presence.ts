@@ -2,7 +2,6 @@
 
 import { presenceGrace } from '../generated/limits.js';
 import type { Envelope, PresenceSnapshotFrame } from '../generated/wire.js';
-import { matches } from '../topics.js';
 import type { PresenceChange } from '../values.js';
 import type { Context } from './context.js';
 import { PresenceMembers } from './members.js';
@@ -22,14 +21,14 @@ export class Presence {
 
   // ---------------------------------------------------------------- from the server
 
-  /** Take a join, update or leave from a message to these subscriptions. */
-  message(message: Envelope, states: readonly SubscriptionState[]): void {
-    if (states.some(wants)) this._showAll(this.members.apply(message));
+  /** Take a join, update or leave. */
+  message(message: Envelope): void {
+    if (this._routes.matching(message.topic).length) this._showAll(this.members.apply(message));
   }
 
   /** All members of a topic. */
   snapshot({ topic, members }: PresenceSnapshotFrame): void {
-    if (this._wanted(topic)) this._showAll(this.members.snapshot(topic, members));
+    if (this._routes.matching(topic).length) this._showAll(this.members.snapshot(topic, members));
   }
 
   /**
@@ -48,69 +47,58 @@ export class Presence {
 
   // ---------------------------------------------------------------- from the subscriptions
 
-  /**
-   * Show a subscription the known members of the topics that no route leads to it, before one does.
-   *
-   * @param hidden They were refused for now: show empty lists.
-   */
-  show(state: SubscriptionState, hidden?: boolean): void {
-    for (const [topic, known] of wants(state) ? this.members.complete() : []) {
-      if (covers(state, topic) && !this._leadsTo(state, topic)) {
-        const members = hidden ? [] : known;
-        const change = { topic, members, change: 'snapshot', member: undefined } as const;
-        this._deliveries.presenceChanged(state.request.sub, change);
-      }
-    }
+  /** Show a subscription changes, and first the known members of topics new to it. */
+  add(state: SubscriptionState): void {
+    if (!state.request.presence) return;
+    this.show(state, this._routed(state));
+    this._routes.add(state);
   }
 
-  /** Forget topics whose presence no subscription wants. */
-  keepTopics(): void {
-    this.members.keep((topic) => this._wanted(topic));
+  /** Stop showing it changes of these patterns. */
+  remove(state: SubscriptionState, patterns: readonly string[]): void {
+    this._routes.remove(state, patterns);
+    this.members.drop(patterns, this._routes);
+  }
+
+  /**
+   * Show a subscription with presence the known members of its topics.
+   *
+   * @param others Patterns whose topics are left out.
+   * @param hidden Its other topics were refused for now: show empty lists.
+   */
+  show(state: SubscriptionState, others: readonly string[], hidden?: boolean): void {
+    if (!state.request.presence) return;
+    const known = new Map(this.members.complete(others));
+    for (const [topic, all] of this.members.complete(state.patterns)) {
+      if (known.has(topic)) continue;
+      const members = hidden ? [] : all;
+      const change = { topic, members, change: 'snapshot', member: undefined } as const;
+      this._deliveries.presenceChanged(state.request.sub, change);
+    }
   }
 
   /** The server answered a subscription on a new connection. */
   answered(state: SubscriptionState): void {
-    if (!wants(state)) return;
-    const all = [...this._routes.all.values()];
-    const changes = this.members.forgetUnproven(
-      (topic) => this._leadsTo(state, topic),
-      (topic) => all.some((other) => wants(other) && other.patterns.includes(topic)),
-    );
-    this._showAll(changes);
+    this._showAll(this.members.forgetUnproven(this._routed(state), this._routes.byPattern));
   }
 
   /** Whether any subscription that shares a pattern with it wants presence. */
-  watches(state: SubscriptionState): boolean {
-    const mine = new Set(state.patterns);
-    return [...this._routes.all.values()].some(
-      (other) => wants(other) && other.patterns.some((pattern) => mine.has(pattern)),
-    );
+  watches({ patterns }: SubscriptionState): boolean {
+    return patterns.some((pattern) => this._routes.byPattern.has(pattern));
   }
 
   // ---------------------------------------------------------------- inside
 
-  private _leadsTo(state: SubscriptionState, topic: string): boolean {
-    return this._routes.find(topic).includes(state);
-  }
-
-  private _wanted(topic: string): boolean {
-    return this._routes.find(topic).some(wants);
+  /** The patterns whose changes are shown to a subscription. */
+  private _routed(state: SubscriptionState): string[] {
+    return state.patterns.filter((pattern) => this._routes.byPattern.get(pattern)?.has(state));
   }
 
   private _showAll(changes: readonly PresenceChange[]): void {
     for (const change of changes) {
       for (const state of this._routes.find(change.topic)) {
-        if (wants(state)) this._deliveries.presenceChanged(state.request.sub, change);
+        this._deliveries.presenceChanged(state.request.sub, change);
       }
     }
   }
-}
-
-function wants({ request }: SubscriptionState): boolean {
-  return request.presence ?? false;
-}
-
-/** Whether a pattern of the subscription matches the topic. */
-function covers({ patterns }: SubscriptionState, topic: string): boolean {
-  return patterns.some((pattern) => matches(pattern, topic));
 }

@@ -7,7 +7,6 @@ import type { OperatedSession } from './session.js';
 /** Add presence to a session; a second call has no effect. */
 export function install({ context, operations }: OperatedSession): void {
   const { subscriptions, publishes, deliveries, outcomes } = operations;
-  const { routes } = subscriptions;
-  subscriptions.presence ??= new Presence(context, routes, deliveries);
-  operations.ownPresence ??= new OwnPresence(context, publishes, routes, outcomes);
+  subscriptions.presence ??= new Presence(context, subscriptions.watched, deliveries);
+  operations.ownPresence ??= new OwnPresence(context, publishes, subscriptions.routes, outcomes);
 }

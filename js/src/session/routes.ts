@@ -1,4 +1,4 @@
-/** The subscriptions of a session, by number and by their topics. */
+/** The subscriptions of topics, by their patterns. */
 
 import { isWildcard, matches } from '../topics.js';
 import type { SubscriptionState } from './subscription_state.js';
@@ -6,21 +6,19 @@ import type { SubscriptionState } from './subscription_state.js';
 /** Maximum topics with remembered subscriptions; others are looked up each time. */
 const KNOWN_TOPICS = 4_096;
 
-type Patterns = Map<string, Set<SubscriptionState>>;
-
-/** Subscriptions by number and by their topics. */
+/** Subscriptions by pattern and topic. */
 export class Routes {
-  readonly all: Map<number, SubscriptionState> = new Map();
+  /** The subscriptions of each pattern. */
+  readonly byPattern: Map<string, Set<SubscriptionState>> = new Map();
   /** Cached results of `find` by topic, until a subscription changes. */
   readonly known: Map<string, readonly SubscriptionState[]> = new Map();
-  private readonly _names: Patterns = new Map();
-  private readonly _wildcards: Patterns = new Map();
+  private readonly _wildcards = new Set<string>();
 
   /** Route the patterns of a subscription to it. */
   add(state: SubscriptionState): void {
     for (const pattern of state.patterns) {
-      const patterns = this._alike(pattern);
-      patterns.set(pattern, (patterns.get(pattern) ?? new Set()).add(state));
+      this.byPattern.set(pattern, (this.byPattern.get(pattern) ?? new Set()).add(state));
+      if (isWildcard(pattern)) this._wildcards.add(pattern);
     }
     this.known.clear();
   }
@@ -28,11 +26,21 @@ export class Routes {
   /** Stop routing these patterns to it. */
   remove(state: SubscriptionState, patterns: readonly string[]): void {
     for (const pattern of patterns) {
-      const alike = this._alike(pattern);
-      alike.get(pattern)?.delete(state);
-      if (!alike.get(pattern)?.size) alike.delete(pattern);
+      const states = this.byPattern.get(pattern);
+      states?.delete(state);
+      if (!states?.size) {
+        this.byPattern.delete(pattern);
+        this._wildcards.delete(pattern);
+      }
+      this.known.clear();
     }
-    this.known.clear();
+  }
+
+  /** The patterns that match a topic. */
+  matching(topic: string): string[] {
+    return [topic, ...this._wildcards].filter(
+      (pattern) => this.byPattern.has(pattern) && matches(pattern, topic),
+    );
   }
 
   /** The subscriptions of a topic, each once, oldest first. */
@@ -40,16 +48,11 @@ export class Routes {
     const known = this.known.get(topic);
     if (known) return known;
     if (this.known.size >= KNOWN_TOPICS) this.known.clear();
-    const found = new Set(this._names.get(topic));
-    for (const [pattern, subscriptions] of this._wildcards) {
-      if (matches(pattern, topic)) for (const state of subscriptions) found.add(state);
-    }
-    const sorted = [...found].sort((a, b) => a.request.sub - b.request.sub);
+    const found = this.matching(topic).flatMap((pattern) => [
+      ...(this.byPattern.get(pattern) ?? []),
+    ]);
+    const sorted = [...new Set(found)].sort((a, b) => a.request.sub - b.request.sub);
     this.known.set(topic, sorted);
     return sorted;
-  }
-
-  private _alike(pattern: string): Patterns {
-    return isWildcard(pattern) ? this._wildcards : this._names;
   }
 }

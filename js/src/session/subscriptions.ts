@@ -34,7 +34,11 @@ const OF_PRESENCE = /^presence\.(join|update|leave)$/;
 
 /** All subscriptions of a session. */
 export class Subscriptions {
+  /** By number, in the order of the calls. */
+  readonly all: Map<number, SubscriptionState> = new Map();
   readonly routes: Routes = new Routes();
+  /** Only of those with presence. */
+  readonly watched: Routes = new Routes();
   /** Subscriptions with an open request, by its `ref`. */
   readonly requests: Map<string, SubscriptionState> = new Map();
   /** Makes the cursors for the current peer, if it needs others. */
@@ -55,26 +59,22 @@ export class Subscriptions {
   /** Add a subscription; request it if connected. */
   subscribe(request: Subscribe): void {
     const state = new SubscriptionState(request, this._cursorFor(request));
-    this.routes.all.set(request.sub, state);
-    this.presence?.show(state);
-    this.routes.add(state);
+    this.all.set(request.sub, state);
+    this._route(state);
     if (this._context.peer) this._request(state);
   }
 
   /** End a subscription; unsubscribe from patterns that no other subscription has. */
-  unsubscribe(sub: number): void {
-    const state = this.routes.all.get(sub);
-    if (!state) return;
+  unsubscribe(state: SubscriptionState): void {
     const { peer, ports } = this._context;
     const { patterns, phase } = state;
     this._remove(state);
     if (phase === 'pending') return;
-    if (!peer?.incremental && this.routes.all.size) {
+    if (!peer?.incremental && this.all.size) {
       this._scheduleRejoin(0);
       return;
     }
-    const others = new Set([...this.routes.all.values()].flatMap((other) => other.patterns));
-    const topics = patterns.filter((pattern) => !others.has(pattern));
+    const topics = patterns.filter((pattern) => !this.routes.byPattern.has(pattern));
     if (topics.length) ports.send({ type: 'unsubscribe', topics, ref: this._nextRef('u') });
   }
 
@@ -86,7 +86,7 @@ export class Subscriptions {
     const { _last: last } = this;
     this._last = peer;
     this.presence?.reconnected(!last || last.client_id === peer.client_id);
-    for (const state of this.routes.all.values()) {
+    for (const state of this.all.values()) {
       this._updateCursor(state, last?.node !== peer.node);
       this._sendSubscribe(state);
     }
@@ -95,7 +95,7 @@ export class Subscriptions {
   /** The connection is lost. */
   lost(): void {
     this.presence?.members.lost();
-    for (const state of this.routes.all.values()) state.forget();
+    for (const state of this.all.values()) state.forget();
   }
 
   /**
@@ -104,7 +104,7 @@ export class Subscriptions {
   rejoin(): void {
     const incremental = this._context.peer?.incremental;
     if (!incremental) this.presence?.members.lost();
-    for (const state of this.routes.all.values()) {
+    for (const state of this.all.values()) {
       const { phase, retryPending } = state;
       if (!incremental || phase === 'pending' || retryPending) {
         if (phase === 'live' && !retryPending) state.recovering = true;
@@ -132,7 +132,7 @@ export class Subscriptions {
         }
       }
     }
-    if (!shown) this.presence?.message(message, states);
+    if (!shown) this.presence?.message(message);
   }
 
   /** The server answered a `subscribe`, in full or in part. */
@@ -209,8 +209,7 @@ export class Subscriptions {
     this.requests.set(ref, state);
     if (state.unrouted) {
       state.unrouted = false;
-      this.presence?.show(state);
-      this.routes.add(state);
+      this._route(state);
     }
     state.ref = ref;
     state.phase = 'joining';
@@ -329,9 +328,8 @@ export class Subscriptions {
       }
       // The replay will bring the messages of the others that arrive by other subscriptions.
       state.unrouted = true;
-      this.routes.remove(state, [...later]);
-      this.presence?.show(state, true);
-      this.presence?.keepTopics();
+      this.presence?.show(state, granted, true);
+      this._unroute(state, [...later]);
       state.held = state.held.filter(
         ({ topic, seq }) => seq === undefined || this.routes.find(topic).includes(state),
       );
@@ -363,17 +361,26 @@ export class Subscriptions {
   }
 
   private _removePatterns(state: SubscriptionState, patterns: readonly string[]): void {
-    this.routes.remove(state, patterns);
+    this._unroute(state, patterns);
     const refused = new Set(patterns);
     state.patterns = state.patterns.filter((pattern) => !refused.has(pattern));
     if (!state.patterns.length) this._remove(state);
   }
 
   private _remove(state: SubscriptionState): void {
-    this.routes.all.delete(state.request.sub);
-    this.routes.remove(state, state.patterns);
+    this.all.delete(state.request.sub);
+    this._unroute(state, state.patterns);
     this.requests.delete(state.ref);
-    this.presence?.keepTopics();
+  }
+
+  private _route(state: SubscriptionState): void {
+    this.presence?.add(state);
+    this.routes.add(state);
+  }
+
+  private _unroute(state: SubscriptionState, patterns: readonly string[]): void {
+    this.routes.remove(state, patterns);
+    this.presence?.remove(state, patterns);
   }
 }
 

@@ -21,7 +21,7 @@ test('a subscription releases the answer of the server after its last part', asy
   const sub = await ps.subscribe('a.kept', { history: 10 });
   assert.equal(sub.stats.received, 1);
   const { _driver: driver } = ps as unknown as { readonly _driver: { readonly session: Session } };
-  const [state] = driver.session.operations?.subscriptions.routes.all.values() ?? [];
+  const [state] = driver.session.operations?.subscriptions.all.values() ?? [];
   assert.equal(state?.phase, 'live');
   assert.equal(state.answer, undefined);
   await ps.close();

@@ -71,13 +71,13 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   'a pattern that others use is unsubscribed': {
     file: 'session/subscriptions.ts',
-    from: 'patterns.filter((pattern) => !others.has(pattern))',
+    from: 'patterns.filter((pattern) => !this.routes.byPattern.has(pattern))',
     to: 'patterns',
   },
   'a cached route is not updated': {
     file: 'session/routes.ts',
-    from: 'add(state));\n    }\n    this.known.clear();',
-    to: 'add(state));\n    }',
+    from: 'this._wildcards.add(pattern);\n    }\n    this.known.clear();',
+    to: 'this._wildcards.add(pattern);\n    }',
   },
 
   // ---------------------------------------------------------------- errors and parts
@@ -98,7 +98,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   'messages of a temporarily denied pattern are delivered': {
     file: 'session/subscriptions.ts',
-    from: 'this.routes.remove(state, [...later]);',
+    from: 'this._unroute(state, [...later]);',
     to: '',
   },
   'a hole in a temporarily denied pattern is a gap': {
@@ -165,7 +165,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   // ---------------------------------------------------------------- presence
   'a member that left during an outage stays': {
     file: 'session/members.ts',
-    from: 'room.proven || (room.complete && named(topic))',
+    from: 'room.proven || (room.complete && watched.has(topic))',
     to: 'room.complete',
   },
   'a member that leaves stays': {
@@ -180,8 +180,8 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   'a later subscription does not receive known members': {
     file: 'session/presence.ts',
-    from: 'covers(state, topic) && !this._leadsTo(state, topic)',
-    to: 'false',
+    from: 'if (known.has(topic)) continue;',
+    to: 'continue;',
   },
   'own presence is not sent again': {
     file: 'session/own_presence.ts',

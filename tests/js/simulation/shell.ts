@@ -149,7 +149,7 @@ export class Shell {
 
   /** Position of each topic of a subscription. */
   positions(sub: number): ReadonlyMap<string, unknown> {
-    const cursor = this.session.operations.subscriptions.routes.all.get(sub)?.cursor;
+    const cursor = this.session.operations.subscriptions.all.get(sub)?.cursor;
     return cursor instanceof SeqCursor ? cursor.marks : new Map<string, unknown>();
   }
 

@@ -129,7 +129,7 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
   // ---------------------------------------------------------------- lifecycle and session
   'a silent stream is kept': replaced(
     'lifecycle.ts',
-    '!this.operations?.subscriptions.routes.all.size || idle < this._pongLimit + pingInterval',
+    '!this.operations?.subscriptions.all.size || idle < this._pongLimit + pingInterval',
     'true',
   ),
   'a check takes as long as a ping': replaced(

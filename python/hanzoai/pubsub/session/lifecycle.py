@@ -192,7 +192,7 @@ class Lifecycle:
         if self.has_pings:
             return event.idle < self._pong_limit
         limit = self._pong_limit + self._options.ping_interval
-        return not self._subscriptions.routes.all or event.idle < limit
+        return not self._subscriptions.all or event.idle < limit
 
     def reachable(self, event: SessionEvent, /) -> bool:
         """A WebSocket could be opened."""

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from pydantic import ValidationError
 
 from hanzoai.pubsub.generated.wire import PresenceMember
+from hanzoai.pubsub.topics import is_wildcard, matches
 from hanzoai.pubsub.values import PresenceChange
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 
     from hanzoai.pubsub.generated.wire import Message
+    from hanzoai.pubsub.session.routes import Routes
     from hanzoai.pubsub.values import PresenceChangeKind
 
 LEAVE: Final = "presence.leave"
@@ -55,9 +57,11 @@ class PresenceMembers:
     def __init__(self) -> None:
         self._rooms: OrderedDict[str, _Room] = OrderedDict()
 
-    def complete(self) -> list[tuple[str, tuple[PresenceMember, ...]]]:
-        """Every topic with a snapshot, and its members."""
-        return [(topic, _in_order(room)) for topic, room in self._rooms.items() if room.complete]
+    def complete(self, patterns: Sequence[str]) -> Iterator[tuple[str, tuple[PresenceMember, ...]]]:
+        """Every topic of some patterns that has a snapshot, and its members."""
+        for topic in topics_of(patterns, self._rooms):
+            if (room := self._rooms[topic]).complete:
+                yield topic, _in_order(room)
 
     def snapshot(self, topic: str, members: Sequence[PresenceMember]) -> list[PresenceChange]:
         """Process a complete list: report it whole the first time, and as differences later."""
@@ -138,7 +142,7 @@ class PresenceMembers:
         return out
 
     def forget_unproven(
-        self, takes: Callable[[str], bool], named: Callable[[str], bool]
+        self, patterns: Sequence[str], watched: Container[str]
     ) -> list[PresenceChange]:
         """Drop the members from before a reconnect that no snapshot will certainly confirm.
 
@@ -146,13 +150,13 @@ class PresenceMembers:
         members.
 
         Args:
-            takes: Whether a topic belongs to the subscription that has just been answered.
-            named: Whether a subscription with presence names the topic.
+            patterns: Those of the subscription that has just been answered.
+            watched: The patterns of all subscriptions with presence.
         """
         out: list[PresenceChange] = []
-        for topic, room in self._rooms.items():
-            proven = room.proven or (room.complete and named(topic))
-            if proven or not room.members or not takes(topic):
+        for topic in topics_of(patterns, self._rooms):
+            room = self._rooms[topic]
+            if room.proven or (room.complete and topic in watched) or not room.members:
                 continue
             room.proven = True
             if not room.awaited:
@@ -161,10 +165,11 @@ class PresenceMembers:
                 out.append(PresenceChange(topic, (), "snapshot"))
         return out
 
-    def keep(self, wanted: Callable[[str], bool]) -> None:
-        """Drop topics without a subscription."""
-        for topic in [topic for topic in self._rooms if not wanted(topic)]:
-            del self._rooms[topic]
+    def drop(self, patterns: Sequence[str], routes: Routes) -> None:
+        """Drop the topics of some patterns that lead nowhere."""
+        for topic in topics_of(patterns, self._rooms):
+            if not routes.matching(topic):
+                del self._rooms[topic]
 
     def _open(self, topic: str) -> _Room:
         room = self._rooms.get(topic)
@@ -177,6 +182,13 @@ class PresenceMembers:
         else:
             self._rooms.move_to_end(topic)
         return room
+
+
+def topics_of(patterns: Sequence[str], topics: Collection[str | None]) -> list[str]:
+    """Those of some topics that any of the patterns matches."""
+    if any(map(is_wildcard, patterns)):
+        return [topic for topic in topics if topic and any(matches(p, topic) for p in patterns)]
+    return [pattern for pattern in patterns if pattern in topics]
 
 
 def _put(

@@ -10,12 +10,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hanzoai.pubsub.generated.wire import PresenceUpdateFrame
+from hanzoai.pubsub.session.members import topics_of
 from hanzoai.pubsub.session.ports import Acked, Rejected
 from hanzoai.pubsub.session.publish_state import rejection
 from hanzoai.pubsub.session.publishes import RATE_LIMITED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from hanzoai.pubsub.generated.wire import ErrorFrame
     from hanzoai.pubsub.session.context import Context
@@ -88,11 +89,11 @@ class PresenceValues:
         """Remove an update that is being sent."""
         del self._by_topic[topic]
 
-    def keep(self, wanted: Callable[[str], bool]) -> None:
-        """Drop updates of topics without a subscription."""
-        self._by_topic = {
-            t: earlier for t, earlier in self._by_topic.items() if t is None or wanted(t)
-        }
+    def drop(self, patterns: Sequence[str], routes: Routes) -> None:
+        """Drop updates of the topics of some patterns that lead nowhere."""
+        for topic in topics_of(patterns, self._by_topic):
+            if not routes.matching(topic):
+                del self._by_topic[topic]
 
 
 class OwnPresence:
@@ -191,9 +192,9 @@ class OwnPresence:
         for refs in self._waiting.values():
             self._settle(refs, error)
 
-    def keep_topics(self) -> None:
-        """Drop updates of topics that no subscription matches."""
-        self._own.keep(lambda topic: bool(self._routes.find(topic)))
+    def drop_topics(self, patterns: Sequence[str]) -> None:
+        """A subscription has ended: drop updates of its topics that no other one matches."""
+        self._own.drop(patterns, self._routes)
 
     def _take(self, ref: str | None) -> _Update | None:
         for update in self._in_flight.values():

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Final
 
 from hanzoai.pubsub.generated.defaults import LIMITS
 from hanzoai.pubsub.session.members import PresenceMembers
-from hanzoai.pubsub.topics import matches
 from hanzoai.pubsub.values import PresenceChange
 
 if TYPE_CHECKING:
@@ -24,19 +23,19 @@ class Presence:
     def __init__(self, context: Context, routes: Routes) -> None:
         self._ports = context.ports
         self._timers = context.timers
-        self._routes = routes
+        self._routes = routes  # only of subscriptions with presence
         self.members: Final = PresenceMembers()
 
     # ---------------------------------------------------------------- from the server
 
-    def message(self, message: Message, states: Sequence[SubscriptionState]) -> None:
-        """Process a join, update or leave for these subscriptions."""
-        if any(map(_wants, states)):
+    def message(self, message: Message) -> None:
+        """Process a join, update or leave."""
+        if self._routes.matching(message.topic):
             self._show_all(self.members.apply(message))
 
     def snapshot(self, frame: PresenceSnapshotFrame) -> None:
         """Process the list of all members of a topic."""
-        if self._wanted(frame.topic):
+        if self._routes.matching(frame.topic):
             self._show_all(self.members.snapshot(frame.topic, frame.members))
 
     def reconnected(self, *, known: bool) -> None:
@@ -50,56 +49,51 @@ class Presence:
 
     # ---------------------------------------------------------------- from the subscriptions
 
-    def show(self, state: SubscriptionState, *, hidden: bool = False) -> None:
-        """Report the known members of the topics that no route leads to it, before one does.
+    def add(self, state: SubscriptionState) -> None:
+        """Report changes to a subscription, and first the known members of topics new to it."""
+        if state.request.presence:
+            self.show(state, self._routed(state))
+            self._routes.add(state)
 
-        `hidden`: they were rejected temporarily; report empty lists.
+    def remove(self, state: SubscriptionState, patterns: Sequence[str]) -> None:
+        """Stop reporting changes of these patterns to it."""
+        self._routes.remove(state, patterns)
+        self.members.drop(patterns, self._routes)
+
+    def show(
+        self, state: SubscriptionState, others: Sequence[str], *, hidden: bool = False
+    ) -> None:
+        """Report to a subscription with presence the known members of its topics.
+
+        Args:
+            state: The subscription.
+            others: Patterns whose topics are left out.
+            hidden: Its other topics were rejected temporarily; report empty lists.
         """
-        for topic, members in self.members.complete() if _wants(state) else ():
-            if _covers(state, topic) and not self._leads_to(state, topic):
+        if not state.request.presence:
+            return
+        known = dict(self.members.complete(others))
+        for topic, members in self.members.complete(state.patterns):
+            if topic not in known:
                 change = PresenceChange(topic, () if hidden else members, "snapshot")
                 self._ports.presence_changed(state.sub, change)
 
-    def keep_topics(self) -> None:
-        """Drop topics without a subscription that requested presence."""
-        self.members.keep(self._wanted)
-
     def answered(self, state: SubscriptionState) -> None:
         """The server answered a subscription: drop members that no snapshot will confirm."""
-        if _wants(state):
-            watching = [other for other in self._routes.all.values() if _wants(other)]
-            changes = self.members.forget_unproven(
-                lambda topic: self._leads_to(state, topic),
-                lambda topic: any(topic in other.patterns for other in watching),
-            )
-            self._show_all(changes)
+        self._show_all(self.members.forget_unproven(self._routed(state), self._routes.by_pattern))
 
     def watches(self, state: SubscriptionState) -> bool:
         """Whether presence is wanted by any subscription that shares a pattern with this one."""
-        mine = set(state.patterns)
-        return any(
-            _wants(other) and not mine.isdisjoint(other.patterns)
-            for other in self._routes.all.values()
-        )
+        return any(pattern in self._routes.by_pattern for pattern in state.patterns)
 
     # ---------------------------------------------------------------- inside
 
-    def _leads_to(self, state: SubscriptionState, topic: str) -> bool:
-        return state in self._routes.find(topic)
-
-    def _wanted(self, topic: str) -> bool:
-        return any(map(_wants, self._routes.find(topic)))
+    def _routed(self, state: SubscriptionState) -> list[str]:
+        """The patterns whose changes are reported to a subscription."""
+        routes = self._routes.by_pattern
+        return [pattern for pattern in state.patterns if state in routes.get(pattern, ())]
 
     def _show_all(self, changes: Sequence[PresenceChange]) -> None:
         for change in changes:
-            for state in filter(_wants, self._routes.find(change.topic)):
+            for state in self._routes.find(change.topic):
                 self._ports.presence_changed(state.sub, change)
-
-
-def _wants(state: SubscriptionState) -> bool:
-    return state.request.presence
-
-
-def _covers(state: SubscriptionState, topic: str) -> bool:
-    """Whether a pattern of the subscription matches the topic."""
-    return any(matches(pattern, topic) for pattern in state.patterns)

@@ -1,4 +1,4 @@
-"""The subscriptions of a session, by number and by their topics."""
+"""The subscriptions of topics, by their patterns."""
 
 from __future__ import annotations
 
@@ -16,31 +16,40 @@ KNOWN_TOPICS: Final = 4_096
 
 
 class Routes:
-    """Subscriptions by number and by their topics.
+    """Subscriptions by pattern and topic.
 
     Attributes:
-        all: By number, in the order of the calls.
+        by_pattern: The subscriptions of each pattern.
         known: Cached results of `find`, cleared when a pattern is added or removed.
     """
 
-    __slots__ = ("_trie", "all", "known")
+    __slots__ = ("_trie", "by_pattern", "known")
 
     def __init__(self) -> None:
-        self.all: dict[int, SubscriptionState] = {}
+        self.by_pattern: dict[str, dict[SubscriptionState, None]] = {}
         self.known: dict[str, tuple[SubscriptionState, ...]] = {}
-        self._trie: TopicTrie[SubscriptionState] = TopicTrie()
+        self._trie: TopicTrie[str] = TopicTrie()
 
     def add(self, state: SubscriptionState) -> None:
         """Add the patterns of a subscription."""
         for pattern in state.patterns:
-            self._trie.insert(pattern, state)
+            self._trie.insert(pattern, pattern)
+            self.by_pattern.setdefault(pattern, {})[state] = None
         self.known.clear()
 
     def remove(self, state: SubscriptionState, patterns: Iterable[str]) -> None:
         """Remove some patterns of a subscription."""
         for pattern in patterns:
-            self._trie.remove(pattern, state)
-        self.known.clear()
+            states = self.by_pattern.get(pattern, {})
+            states.pop(state, None)
+            if not states:
+                self.by_pattern.pop(pattern, None)
+                self._trie.remove(pattern, pattern)
+            self.known.clear()
+
+    def matching(self, topic: str) -> tuple[str, ...]:
+        """The patterns that match a topic."""
+        return self._trie.match(topic)
 
     def find(self, topic: str) -> tuple[SubscriptionState, ...]:
         """The subscriptions that match a topic, each once, oldest first."""
@@ -48,6 +57,8 @@ class Routes:
         if states is None:
             if len(self.known) >= KNOWN_TOPICS:
                 self.known.clear()
-            found = self._trie.match(topic)
+            found = {
+                state for pattern in self.matching(topic) for state in self.by_pattern[pattern]
+            }
             states = self.known[topic] = tuple(sorted(found, key=lambda state: state.sub))
         return states

@@ -102,8 +102,10 @@ class Session:
 
     def unsubscribe(self, sub: int) -> None:
         """End a subscription."""
-        self.subscriptions.unsubscribe(sub)
-        self.own_presence.keep_topics()
+        state = self.subscriptions.all.get(sub)
+        if state is not None:
+            self.subscriptions.unsubscribe(state)
+            self.own_presence.drop_topics(state.request.topics)
 
     def publish(self, request: Publish) -> None:
         """Publish; the port `settle` receives the outcome."""

@@ -38,6 +38,7 @@ class Subscriptions:
     """All subscriptions of a session.
 
     Attributes:
+        all: The subscriptions by number, in the order of the calls.
         routes: The subscriptions of each topic.
         requests: Subscriptions with an unanswered request, by its `ref`.
         cursors: Creates cursors for the peer.
@@ -48,11 +49,12 @@ class Subscriptions:
         self._ports = context.ports
         self._timers = context.timers
         self._deliver = context.ports.deliver
+        self.all: Final[dict[int, SubscriptionState]] = {}
         self.routes: Final = Routes()
         self.requests: Final[dict[str, SubscriptionState]] = {}
         self.cursors: Cursors = SeqCursor
         self._number = 0
-        self.presence: Final = Presence(context, self.routes)
+        self.presence: Final = Presence(context, Routes())
         # The peer of the previous connection.
         self._last: Peer | None = None
 
@@ -67,25 +69,20 @@ class Subscriptions:
     def subscribe(self, request: Subscribe) -> None:
         """Add a subscription; request it if there is a connection."""
         state = SubscriptionState(request, self.cursors(request, self._context.options))
-        self.routes.all[request.sub] = state
-        self.presence.show(state)
-        self.routes.add(state)
+        self.all[request.sub] = state
+        self._route(state)
         if self._context.peer is not None:
             self._request(state)
 
-    def unsubscribe(self, sub: int) -> None:
+    def unsubscribe(self, state: SubscriptionState) -> None:
         """End a subscription; unsubscribe from patterns that no other subscription has."""
-        state = self.routes.all.get(sub)
-        if state is None:
-            return
         self._remove(state)
         if state.phase == PENDING:
             return
-        if not self._incremental and self.routes.all:
+        if not self._incremental and self.all:
             self._schedule_rejoin(0)
             return
-        others = {pattern for other in self.routes.all.values() for pattern in other.patterns}
-        freed = [pattern for pattern in state.patterns if pattern not in others]
+        freed = [pattern for pattern in state.patterns if pattern not in self.routes.by_pattern]
         if freed:
             self._ports.send(UnsubscribeFrame(topics=freed, ref=self._next_ref("u")))
 
@@ -96,21 +93,21 @@ class Subscriptions:
         last, self._last = self._last, peer
         moved = last is not None and last.node != peer.node
         self.presence.reconnected(known=last is None or last.client_id == peer.client_id)
-        for state in list(self.routes.all.values()):
+        for state in list(self.all.values()):
             self._update_cursor(state, uses_seq="seq" in peer.features, moved=moved)
             self._send_subscribe(state)
 
     def lost(self) -> None:
         """The connection is lost."""
         self.presence.members.lost()
-        for state in self.routes.all.values():
+        for state in self.all.values():
             state.forget()
 
     def rejoin(self) -> None:
         """The timer `rejoin` fired: request rejected subscriptions again; on a stream, all."""
         if not self._incremental:
             self.presence.members.lost()
-        for state in list(self.routes.all.values()):
+        for state in list(self.all.values()):
             if not self._incremental or state.phase == PENDING or state.retry_pending:
                 state.recovering |= state.phase == LIVE and not state.retry_pending
                 self._send_subscribe(state)
@@ -151,7 +148,7 @@ class Subscriptions:
                         for one in waiting:
                             self._hold(state, one)
             if not shown:
-                self.presence.message(first, states)
+                self.presence.message(first)
 
     def subscribed(self, frame: SubscribedFrame, at: int) -> None:
         """The server answered a `subscribe`, completely or in part."""
@@ -213,8 +210,7 @@ class Subscriptions:
     def _send_subscribe(self, state: SubscriptionState) -> None:
         if state.unrouted:
             state.unrouted = False
-            self.presence.show(state)
-            self.routes.add(state)
+            self._route(state)
         self.requests.pop(state.ref, None)
         ref = state.ref = self._next_ref("s")
         self.requests[ref] = state
@@ -324,9 +320,8 @@ class Subscriptions:
                 return False
             # Messages of the others that arrive by other subscriptions will be replayed.
             state.unrouted = True
-            self.routes.remove(state, later)
-            self.presence.show(state, hidden=True)
-            self.presence.keep_topics()
+            self.presence.show(state, granted, hidden=True)
+            self._unroute(state, [*later])
             state.held = [
                 m for m in state.held if m.seq is None or state in self.routes.find(m.topic)
             ]
@@ -335,11 +330,16 @@ class Subscriptions:
         return bool(granted)
 
     def _remove_patterns(self, state: SubscriptionState, patterns: Sequence[str]) -> None:
-        self.routes.remove(state, patterns)
+        self._unroute(state, patterns)
         refused = set(patterns)
         state.patterns = [pattern for pattern in state.patterns if pattern not in refused]
         if not state.patterns:
             self._remove(state)
+
+    def _remove(self, state: SubscriptionState) -> None:
+        self.all.pop(state.sub, None)
+        self._unroute(state, state.patterns)
+        self.requests.pop(state.ref, None)
 
     # ---------------------------------------------------------------- cursors
 
@@ -362,10 +362,12 @@ class Subscriptions:
                 self._ports.gap(state.sub, Gap(topic, None, None, None, reason))
         state.cursor = self.cursors(request, self._context.options)
 
-    # ---------------------------------------------------------------- the set
+    # ---------------------------------------------------------------- routes
 
-    def _remove(self, state: SubscriptionState) -> None:
-        self.routes.all.pop(state.sub, None)
-        self.routes.remove(state, state.patterns)
-        self.requests.pop(state.ref, None)
-        self.presence.keep_topics()
+    def _route(self, state: SubscriptionState) -> None:
+        self.presence.add(state)
+        self.routes.add(state)
+
+    def _unroute(self, state: SubscriptionState, patterns: Sequence[str]) -> None:
+        self.routes.remove(state, patterns)
+        self.presence.remove(state, patterns)
