@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from websockets.exceptions import InvalidStatus
 
 from pubsub_server.auth import dev_tokens
-from pubsub_server.backplanes.redis import feed_log
+from pubsub_server.backplanes.redis import failure_log
 from pubsub_server.backplanes.redis.feed import Feed
 from pubsub_server.backplanes.redis.wire import Wire
 from pubsub_server.tasks import FAILURES
@@ -266,7 +266,7 @@ async def test_a_node_that_receives_nothing_is_not_ready_disconnects_its_clients
 async def test_connections_that_are_lost_one_after_the_other_are_logged_once_until_one_stays_lost(
     store: Store, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(feed_log, "LOSS_EVERY", 10 * BOUND)
+    monkeypatch.setattr(failure_log, "LOSS_EVERY", 10 * BOUND)
 
     def reported(line: str) -> int:
         return [line in each for each in caplog.messages].count(True)

@@ -13,8 +13,7 @@ import pytest
 from pubsub_server.access.setup import StartError
 from pubsub_server.backplanes.redis import failure_log, wire
 from pubsub_server.backplanes.redis.errors import RefusedError
-from pubsub_server.backplanes.redis.failure_log import FailureLog
-from pubsub_server.backplanes.redis.feed_log import FeedLog
+from pubsub_server.backplanes.redis.failure_log import FailureLog, FeedLog
 from pubsub_server.testing import running_server
 from tests.cluster.waiting import until
 from tests.ports import free_port
@@ -144,7 +143,7 @@ async def test_a_failure_that_repeats_is_logged_once_a_minute(
 async def test_a_refused_subscription_is_logged_once_as_an_error(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    log = FeedLog()
+    log = FeedLog(logging.getLogger("test"))
     for _ in range(2):
         log.failed("feed", RefusedError("the user lacks a permission", "give it"))
     assert [(each.levelno, each.getMessage()) for each in caplog.records] == [

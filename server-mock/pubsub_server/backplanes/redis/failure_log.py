@@ -1,4 +1,4 @@
-"""Logs a failure that repeats once a minute."""
+"""Log lines about failures that repeat: one for each event, or one per minute."""
 
 from __future__ import annotations
 
@@ -6,8 +6,14 @@ import asyncio
 import logging
 from typing import Final
 
+from pubsub_server.backplanes.redis.errors import RefusedError, cause
+
 LOG_EVERY: Final = 60.0
 """Seconds between two lines with the same text."""
+LOSS_EVERY: Final = 10.0
+"""Seconds between two log lines about lost connections to a server. After a failover, it may be a
+replica, and each write then closes the connection.
+"""
 
 
 class FailureLog:
@@ -34,3 +40,50 @@ class FailureLog:
     def succeeded(self) -> None:
         """Log the next failure in any case."""
         self._again_at.clear()
+
+
+class FeedLog:
+    """Logs lost connections that listen, and when all of them are back: one line for each event.
+
+    If a server of a cluster fails, the connections of all its shards are lost at the same time.
+    Another server that fails is another event.
+
+    Args:
+        logger: Writes the lines.
+    """
+
+    def __init__(self, logger: logging.Logger) -> None:
+        self._logger = logger
+        self._loop = asyncio.get_running_loop()
+        # By connection: the server whose loss is not logged yet, or is logged.
+        self._unlogged: dict[object, str] = {}
+        self._logged: dict[object, str] = {}
+        self._losses_again_at: dict[str, float] = {}
+        self._refusals = FailureLog(logger, logging.ERROR)
+
+    def lost(self, feed: object, server: str) -> None:
+        """An open connection to this server is lost; `failed` receives the reason."""
+        self._unlogged[feed] = server
+
+    def failed(self, feed: object, error: Exception) -> None:
+        """A connection ended, or cannot be opened."""
+        server = self._unlogged.get(feed)
+        if server is None:
+            if isinstance(error, RefusedError):
+                self._refusals.note(f"cannot receive messages from Redis: {cause(error)}")
+            return
+        now = self._loop.time()
+        if now >= self._losses_again_at.get(server, now):
+            self._losses_again_at[server] = now + LOSS_EVERY
+            self._logger.warning(
+                "lost the feed connection to Redis at %s: %s", server, cause(error)
+            )
+        elif server not in self._logged.values():
+            return
+        self._logged[feed] = self._unlogged.pop(feed)
+
+    def regained(self, feed: object) -> None:
+        """A connection is open again."""
+        self._unlogged.pop(feed, None)
+        if self._logged.pop(feed, None) and not self._logged:
+            self._logger.warning("reconnected the feed to Redis")

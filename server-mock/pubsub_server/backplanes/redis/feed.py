@@ -18,8 +18,7 @@ from redis.exceptions import ResponseError
 from hanzoai.pubsub.topics import is_wildcard
 from pubsub_server.backoff import Backoff
 from pubsub_server.backplanes.redis.errors import refusal
-from pubsub_server.backplanes.redis.failure_log import FailureLog
-from pubsub_server.backplanes.redis.feed_log import FeedLog
+from pubsub_server.backplanes.redis.failure_log import FailureLog, FeedLog
 from pubsub_server.backplanes.redis.layout import sent_at
 from pubsub_server.backplanes.redis.servers import LINK_ERRORS, RedisError, broken
 from pubsub_server.tasks import Tasks
@@ -485,7 +484,7 @@ class Feeds:
         # Whether the log says that some shards are silent.
         self._silence_logged = False
         self._watcher: Callable[[], None] = lambda: None
-        log = FeedLog()
+        log = FeedLog(logger)
         self._lanes = [
             Feed(
                 link,
