@@ -1,6 +1,6 @@
 /** Pending messages: sent, and shown immediately, until the server delivers them. */
 
-import { UsageError } from '../errors.js';
+import { InvalidPayload, UsageError } from '../errors.js';
 import type { PublishOptions } from '../runtime/publications.js';
 import type { AnyPayload, Gap, JsonObject, Message, Outgoing, Published } from '../values.js';
 import { messageId } from '../wire/ids.js';
@@ -81,9 +81,17 @@ export class PendingMessages {
    * Show a message as pending, and publish it.
    *
    * @returns Its id.
+   * @throws InvalidPayload The message has no data, which components show.
    * @throws UsageError Too many messages are pending, or one with this id is.
    */
   send(message: Outgoing, options: SendOptions = {}): string {
+    if (message?.data === undefined) {
+      throw new InvalidPayload('The message has no `data`.', {
+        remedy: 'Send { type, data }.',
+        field: 'data',
+        topic: this._topic,
+      });
+    }
     const { id = messageId(), type = 'message', data, meta } = message;
     if (this._entries.has(id)) {
       throw new UsageError(`The message ${id} is pending already.`, {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { type PubSub, RateLimited, UsageError } from '../../../js/src/index.js';
+import { InvalidPayload, type PubSub, RateLimited, UsageError } from '../../../js/src/index.js';
 import type { Hooks } from '../../../js/src/react/index.js';
 import {
   createStore,
@@ -51,6 +51,17 @@ test('a sent message is shown at once, and replaced by the delivered one', async
   assert.deepEqual(shown(store), [`${id} sent`], 'until the next frame');
   beat.draw();
   assert.deepEqual(shown(store), [id]);
+});
+
+test('a message without data is rejected at once, and not shown', async () => {
+  const { store, beat, sent } = await open();
+  for (const message of ['hello', null, undefined, { text: 'hello' }]) {
+    assert.throws(() => store.send(message as never), InvalidPayload);
+  }
+  store.send({ id: 'one', data: null });
+  beat.draw();
+  assert.deepEqual(shown(store), ['one sending']);
+  assert.equal(sent.length, 1);
 });
 
 test('a message delivered before its acknowledgement is shown once', async () => {
