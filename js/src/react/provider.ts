@@ -113,6 +113,7 @@ export function usePlace(): Given {
   const place = useContext(Place);
   if (place) return place;
   throw new UsageError('This component is not in a PubSubProvider.', {
-    remedy: 'Render it inside <PubSubProvider>.',
+    remedy:
+      'Render it inside <PubSubProvider>. If it is inside one, the page has two copies of the package: `npm ls @hanzoai/pubsub` lists them.',
   });
 }
