@@ -26,7 +26,8 @@ export interface ProviderProps<Topics extends object = AnyTopics> {
   /**
    * Options of a client that the provider creates, and closes after it unmounts. The options of the
    * first rendering apply. Define them outside the component to keep the client when the component
-   * mounts again.
+   * mounts again: providers with the same object share a client. For another user, change the `key`
+   * and pass another object.
    */
   readonly options?: PubSubOptions | undefined;
   readonly children?: ReactNode;
