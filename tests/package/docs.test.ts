@@ -120,7 +120,7 @@ async function output(child: ReturnType<typeof start>): Promise<string> {
 test('every program compiles strictly against the package', async () => {
   // A bundler finds files without their extension: `samples.test.ts` compiles these.
   const routes = ['app/pubsub-token/route.ts', 'app/webhooks/route.ts'];
-  const bundled = [...routes, 'pubsub.ts', 'vite.config.ts'];
+  const bundled = [...routes, 'pubsub.ts', 'vite_pubsub.ts', 'vite.config.ts'];
   const compilerOptions = {
     strict: true,
     noEmit: true,
