@@ -23,9 +23,18 @@ BEHIND = 20
 FIRST, TOPIC = "demo.a", "demo.b"
 
 
+def replace(monkeypatch: pytest.MonkeyPatch, call: str, other: str) -> None:
+    """Let scripts use another expression instead of a call."""
+    read = link._text
+
+    def text(path: Path) -> str:
+        return read(path).replace(call, other)
+
+    monkeypatch.setattr(link, "_text", text)
+
+
 def set_back(monkeypatch: pytest.MonkeyPatch, port: int) -> None:
     """Let scripts get an earlier time from the server with this port."""
-    read = link._text
     time = f"""(function()
       local clock = redis.call('TIME')
       if string.find(redis.call('INFO', 'server'), 'tcp_port:{port}', 1, true) then
@@ -33,7 +42,7 @@ def set_back(monkeypatch: pytest.MonkeyPatch, port: int) -> None:
       end
       return clock
     end)()"""
-    monkeypatch.setattr(link, "_text", lambda path: read(path).replace("redis.call('TIME')", time))
+    replace(monkeypatch, "redis.call('TIME')", time)
 
 
 async def test_a_stream_that_resumes_on_a_server_whose_clock_is_behind_gets_its_messages(
@@ -67,10 +76,9 @@ async def test_a_server_whose_clock_was_set_back_to_before_its_start_takes_messa
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Redis then reports a negative age of its process."""
-    read = link._text
     info = "redis.call('INFO', 'server')"
     negative = f"string.gsub({info}, 'uptime_in_seconds:%d+', 'uptime_in_seconds:-{BEHIND}')"
-    monkeypatch.setattr(link, "_text", lambda path: read(path).replace(info, negative))
+    replace(monkeypatch, info, negative)
     async with (
         asyncio.timeout(BOUND),
         pair("redis", tmp_path) as (address, *_),
