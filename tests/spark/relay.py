@@ -33,8 +33,7 @@ class Relay:
         fault: Runs when the server has answered this request.
 
     Attributes:
-        asked: Number of requests that count.
-        disturbed: Process ids that sent the request whose answer was lost.
+        disturbed: Id of the process that sent the request whose answer was lost.
     """
 
     def __init__(self, url: str, word: str, number: int, fault: Fault) -> None:
@@ -44,17 +43,16 @@ class Relay:
         self._fault = fault
         self._lock = threading.Lock()
         self.url = ""
-        self.asked = 0
-        self.disturbed: list[int] = []
+        self.disturbed: int | None = None
+        self._asked = 0
 
     def answer(self, request: BaseHTTPRequestHandler) -> tuple[int, bytes] | None:
         """Return the server's answer to a request; None if it is lost."""
         body = request.rfile.read(int(request.headers.get("Content-Length", 0)))
         with self._lock:
-            self.asked += self._word in request.path
-            hit = self.asked == self._number and not self.disturbed
-            if hit:
-                self.disturbed.append(process_of(request.connection))
+            counts = self._word in request.path
+            self._asked += counts
+            hit = counts and self._asked == self._number
         assert self._server.hostname is not None
         server = http.client.HTTPConnection(self._server.hostname, self._server.port, timeout=BOUND)
         with contextlib.closing(server):
@@ -66,7 +64,8 @@ class Relay:
                 return None
         if not hit:
             return found
-        self._fault(self.disturbed[0])
+        self.disturbed = process_of(request.connection)
+        self._fault(self.disturbed)
         return None
 
 
