@@ -9,6 +9,8 @@ export class PublishState {
   _sent = false;
   /** It was in flight when a connection dropped: a refusal does not reveal its outcome. */
   _doubted = false;
+  /** A publish of the same key that the server may have published before this one. */
+  _newer: PublishState | undefined;
   /** The outcome of each answered message, by slot. */
   readonly _results: PublishResult[] = [];
 

@@ -65,8 +65,8 @@ export class Publishes {
   slowed = 0;
   readonly _queue: PublishList = new PublishList();
   readonly _flight: PublishList = new PublishList();
-  /** The newest of each key of the policy `latest`. */
-  private readonly _keys = new Map<string | undefined, PublishState>();
+  /** Those of each key of the policy `latest`, oldest first. */
+  private readonly _keys = new Map<string | undefined, readonly PublishState[]>();
   private _number = 0;
   /** Credit of the lanes while the rate is used up. */
   private _credit = NO_CREDIT;
@@ -116,7 +116,7 @@ export class Publishes {
     const { _queue: queue } = this;
     this._number += 1;
     if (policy === 'drop_oldest') this._makeRoom(publish);
-    const newest = this._keys.get(key);
+    const newest = this._keys.get(key)?.at(-1);
     const replaced = newest?._sent ? undefined : newest;
     // At the end of the queue, a key that changes faster than the queue moves would never be sent.
     const number = replaced?._number ?? this._number;
@@ -124,7 +124,7 @@ export class Publishes {
     if (policy === 'block' || this.hasRoom(publish, queue, replaced?._publish)) {
       if (replaced) this._supersede(replaced, entry);
       queue._enqueue(entry);
-      if (key !== undefined) this._keys.set(key, entry);
+      if (key !== undefined) this._keys.set(key, [...(this._keys.get(key) ?? []), entry]);
       this.flush();
     } else {
       this._giveUp(
@@ -288,9 +288,10 @@ export class Publishes {
     const left = entry._unanswered().length;
     if (left) {
       entry._sent = entry._doubted || left < _publish.messages.length;
-      const newest = this._keys.get(_publish.key) ?? entry;
-      if (newest === entry || entry._sent) this._requeue([entry]);
-      else this._supersede(entry, newest);
+      const newest = this._keys.get(_publish.key)?.at(-1);
+      const newer = newest === entry ? entry._newer : newest;
+      if (newer && left === _publish.messages.length) this._supersede(entry, newer);
+      else this._requeue([entry]);
     } else {
       this._settle(entry, { kind: 'acked', results });
     }
@@ -328,7 +329,12 @@ export class Publishes {
   private _settle(entry: PublishState, outcome: Outcome): void {
     const { key, ref } = entry._publish;
     if (!this._flight._delete(entry)) this._queue._delete(entry);
-    if (this._keys.get(key) === entry) this._keys.delete(key);
+    const others = (this._keys.get(key) ?? []).filter((other) => other !== entry);
+    if (others.length) this._keys.set(key, others);
+    else this._keys.delete(key);
+    if (outcome.kind !== 'rejected') {
+      for (const other of others) if (other._number < entry._number) other._newer = entry;
+    }
     this._outcomes.settle(ref, outcome);
   }
 }

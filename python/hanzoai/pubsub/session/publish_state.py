@@ -35,6 +35,7 @@ class PublishState:
             show its outcome.
         since: Milliseconds for which publishes had been held back when it was last queued; infinite
             after it counted as slowed.
+        newer: A publish of the same key that the server may have published before this one.
     """
 
     number: int
@@ -44,6 +45,7 @@ class PublishState:
     since: float
     sent: bool = False
     doubted: bool = False
+    newer: PublishState | None = None
 
     def unanswered(self) -> list[int]:
         """Slots without an answer."""

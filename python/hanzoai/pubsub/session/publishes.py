@@ -72,7 +72,8 @@ class Publishes:
         self._interval = options.pace_interval
         self._queue: OrderedDict[int, PublishState] = OrderedDict()  # by number, in order
         self._flight: dict[str, PublishState] = {}  # by what names it on the wire
-        self._keys: dict[str | None, PublishState] = {}  # the newest, by key of policy `latest`
+        # Those of each key of the policy `latest`, oldest first.
+        self._keys: dict[str | None, list[PublishState]] = {}
         self._queued = [0, 0]
         self._flying = [0, 0]
         self._number = 0
@@ -124,13 +125,13 @@ class Publishes:
         ):
             self._credit.clear()
             if event.key is not None:
-                self._keys[event.key] = entry
+                self._keys.setdefault(event.key, []).append(entry)
             self._send(entry, peer)
             self._pace(peer)
             return
         if event.policy == "drop_oldest":
             self._make_room(event)
-        replaced = self._keys.get(event.key)
+        replaced = self._newest(event)
         if replaced is not None and replaced.sent:
             replaced = None
         held = [*self._queued]
@@ -146,7 +147,7 @@ class Publishes:
         else:
             self._replace(replaced, entry)
         if event.key is not None:
-            self._keys[event.key] = entry
+            self._keys.setdefault(event.key, []).append(entry)
         self.flush()
 
     def expire(self, refs: Iterable[int]) -> None:
@@ -278,7 +279,13 @@ class Publishes:
         self._queue[old.number] = entry
         count_in(self._queued, old.publish, -1)
         count_in(self._queued, entry.publish, +1)
+        self._keys[entry.publish.key].remove(old)
         self._ports.settle(old.publish.ref, _superseded(entry))
+
+    def _newest(self, publish: Publish) -> PublishState | None:
+        """The newest unsettled publish of the same key."""
+        same = self._keys.get(publish.key)
+        return same[-1] if same else None
 
     def _send(self, entry: PublishState, peer: Peer) -> None:
         publish = entry.publish
@@ -330,11 +337,12 @@ class Publishes:
             self.pause(pause)
         if left := entry.unanswered():
             entry.sent = entry.doubted or len(left) < len(entry.results)
-            newest = self._keys.get(entry.publish.key, entry)
-            if newest is entry or entry.sent:
+            newest = self._newest(entry.publish)
+            newer = entry.newer if newest is entry else newest
+            if newer is None or len(left) < len(entry.results):
                 self._requeue(entry)
             else:
-                self._settle(entry, _superseded(newest))
+                self._settle(entry, Unknown() if entry.sent else _superseded(newer))
         else:
             results = cast("list[PublishResult]", entry.results)  # each slot is answered
             self._settle(entry, Acked(tuple(results)))
@@ -376,8 +384,14 @@ class Publishes:
 
     def _settle(self, entry: PublishState, outcome: Outcome) -> None:
         self._drop(entry)
-        if self._keys.get(entry.publish.key) is entry:
-            del self._keys[entry.publish.key]
+        same = self._keys.get(entry.publish.key)
+        if same is not None:
+            if not isinstance(outcome, Rejected):
+                for older in takewhile(lambda each: each is not entry, same):
+                    older.newer = entry
+            same.remove(entry)
+            if not same:
+                del self._keys[entry.publish.key]
         self._ports.settle(entry.publish.ref, outcome)
 
 
