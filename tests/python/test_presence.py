@@ -8,12 +8,15 @@ from hypothesis import strategies as st
 from hanzoai.pubsub import users_of
 from hanzoai.pubsub.generated.wire import Message, PresenceMember
 from hanzoai.pubsub.session.context import Context
+from hanzoai.pubsub.session.cursor import SeqCursor
 from hanzoai.pubsub.session.members import MAX_MEMBERS, MAX_TOPICS, PresenceMembers
 from hanzoai.pubsub.session.own_presence import MAX_TOPICS as OWN_TOPICS
 from hanzoai.pubsub.session.own_presence import OwnPresence, PresenceValues
 from hanzoai.pubsub.session.ports import Rejected
 from hanzoai.pubsub.session.publishes import Publishes
+from hanzoai.pubsub.session.requests import Subscribe
 from hanzoai.pubsub.session.routes import Routes
+from hanzoai.pubsub.session.subscription_state import SubscriptionState
 from hanzoai.pubsub.settings.session import SessionOptions
 from tests.traces.effects import Problem, Settle
 from tests.traces.recorder import Log
@@ -119,6 +122,17 @@ def test_an_update_for_all_topics_overrides_that_of_one_topic() -> None:
     own.update("a", {"status": "typing"})
     own.update(None, {"status": "idle"})
     assert list(own.items()) == [(None, {"status": "idle"})]
+
+
+def test_own_presence_of_a_topic_that_another_subscription_matches_is_kept() -> None:
+    request = Subscribe(1, ("a.b",))
+    routes = Routes()
+    routes.add(SubscriptionState(request, SeqCursor(request, SessionOptions())))
+    own = PresenceValues()
+    for topic in (None, "a.b", "a.c", "d"):
+        own.update(topic, {str(topic): 1})
+    own.drop(["a.*"], routes)
+    assert [topic for topic, _ in own.items()] == [None, "a.b", "d"]
 
 
 def test_an_update_of_one_topic_more_than_the_client_remembers_is_rejected() -> None:
