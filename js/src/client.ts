@@ -187,8 +187,8 @@ export class PubSub<Topics extends object = AnyTopics> {
    *   stays active (`outcomeUnknown`) until its `signal` or `close` ends it. Otherwise, it has ended.
    * @throws ClosedError The client is closed.
    */
-  async subscribe<Topic extends string>(
-    topics: (Topic & Allowed<Topics, Topic>) | readonly (Topic & Allowed<Topics, Topic>)[],
+  async subscribe<Topic extends Allowed<Topics>>(
+    topics: Topic | readonly Topic[],
     options: SubscribeOptions<PayloadOf<Topics, Topic>> = {},
   ): Promise<Subscription<PayloadOf<Topics, Topic>>> {
     const driver = this._live;
@@ -218,8 +218,8 @@ export class PubSub<Topics extends object = AnyTopics> {
    *   published. Publish again with the same `id` to avoid a duplicate.
    * @throws ClosedError The client is closed.
    */
-  publish<Topic extends string>(
-    topic: Topic & Allowed<Topics, Topic>,
+  publish<Topic extends Allowed<Topics>>(
+    topic: Topic,
     message: Outgoing<PayloadOf<Topics, Topic>>,
     options: PublishOptions = NONE,
   ): Promise<Published> {
@@ -236,13 +236,10 @@ export class PubSub<Topics extends object = AnyTopics> {
    * @throws InvalidPayload A payload is not JSON; nothing was sent.
    * @throws PayloadTooLarge A payload is larger than the limit; nothing was sent.
    */
-  publishMany<Topic extends string>(
+  publishMany<Topic extends Allowed<Topics>>(
     messages: readonly (
-      | readonly [
-          topic: Topic & Allowed<Topics, Topic>,
-          message: Outgoing<PayloadOf<Topics, Topic>>,
-        ]
-      | (Outgoing<PayloadOf<Topics, Topic>> & { readonly topic: Topic & Allowed<Topics, Topic> })
+      | readonly [topic: Topic, message: Outgoing<PayloadOf<Topics, Topic>>]
+      | (Outgoing<PayloadOf<Topics, Topic>> & { readonly topic: Topic })
     )[],
     options: PublishManyOptions = {},
   ): Promise<(Published | PubSubError)[]> {
@@ -257,8 +254,8 @@ export class PubSub<Topics extends object = AnyTopics> {
    * @throws ConnectionFailed The HTTP API could not be reached.
    * @throws OperationTimeout The server did not answer in time.
    */
-  history<Topic extends string>(
-    topic: Topic & Allowed<Topics, Topic>,
+  history<Topic extends Allowed<Topics>>(
+    topic: Topic,
     options: HistoryOptions = {},
   ): AsyncIterableIterator<Message<PayloadOf<Topics, Topic>>> {
     this._driver.checkOpen();
@@ -335,9 +332,7 @@ export class PubSub<Topics extends object = AnyTopics> {
   }
 
   /** Return a handle for one topic, with the same operations. This sends nothing. */
-  topic<Topic extends string>(
-    name: Topic & Allowed<Topics, Topic>,
-  ): TopicHandle<PayloadOf<Topics, Topic>, Topic> {
+  topic<Topic extends Allowed<Topics>>(name: Topic): TopicHandle<PayloadOf<Topics, Topic>, Topic> {
     return new TopicHandle(this as unknown as Operations<PayloadOf<Topics, Topic>>, name);
   }
 

@@ -10,12 +10,12 @@ import type { AnyPayload, Message, Occupancy, Outgoing, Published } from './valu
 
 /** @internal The operations of a client on any topic. */
 export interface Operations<Data> {
-  subscribe(topic: string, options: SubscribeOptions<Data>): Promise<Subscription<Data>>;
-  publish(topic: string, message: Outgoing<Data>, options: PublishOptions): Promise<Published>;
-  history(topic: string, options: HistoryOptions): AsyncIterableIterator<Message<Data>>;
-  presence(topic: string, options: Waiting): Promise<PresenceMember[]>;
-  occupancy(topic: string, options: Waiting): Promise<Occupancy>;
-  updatePresence(topic: string, data: JsonObject, options: Waiting): Promise<void>;
+  subscribe(topic: string, options?: SubscribeOptions<Data>): Promise<Subscription<Data>>;
+  publish(topic: string, message: Outgoing<Data>, options?: PublishOptions): Promise<Published>;
+  history(topic: string, options?: HistoryOptions): AsyncIterableIterator<Message<Data>>;
+  presence(topic: string, options?: Waiting): Promise<PresenceMember[]>;
+  occupancy(topic: string, options?: Waiting): Promise<Occupancy>;
+  updatePresence(topic: string, data: JsonObject, options?: Waiting): Promise<void>;
 }
 
 /** A topic of a client, with the type of its payloads. */
@@ -27,33 +27,33 @@ export class TopicHandle<Data = AnyPayload, Topic extends string = string> {
     readonly name: Topic,
   ) {}
 
-  /** See `PubSub.subscribe`. */
-  subscribe(options: SubscribeOptions<Data> = {}): Promise<Subscription<Data>> {
+  /** Subscribe to the topic, and wait until the server has answered; see `PubSub.subscribe`. */
+  subscribe(options?: SubscribeOptions<Data>): Promise<Subscription<Data>> {
     return this._client.subscribe(this.name, options);
   }
 
-  /** See `PubSub.publish`. */
-  publish(message: Outgoing<Data>, options: PublishOptions = {}): Promise<Published> {
+  /** Publish one message, and wait until the server has it; see `PubSub.publish`. */
+  publish(message: Outgoing<Data>, options?: PublishOptions): Promise<Published> {
     return this._client.publish(this.name, message, options);
   }
 
-  /** See `PubSub.history`. */
-  history(options: HistoryOptions = {}): AsyncIterableIterator<Message<Data>> {
+  /** Iterate over the retained messages, oldest first; see `PubSub.history`. */
+  history(options?: HistoryOptions): AsyncIterableIterator<Message<Data>> {
     return this._client.history(this.name, options);
   }
 
-  /** See `PubSub.presence`. */
-  presence(options: Waiting = {}): Promise<PresenceMember[]> {
+  /** Return the members; see `PubSub.presence`. */
+  presence(options?: Waiting): Promise<PresenceMember[]> {
     return this._client.presence(this.name, options);
   }
 
-  /** See `PubSub.occupancy`. */
-  occupancy(options: Waiting = {}): Promise<Occupancy> {
+  /** Return the number of members and of users; see `PubSub.occupancy`. */
+  occupancy(options?: Waiting): Promise<Occupancy> {
     return this._client.occupancy(this.name, options);
   }
 
-  /** See `PubSub.updatePresence`. */
-  updatePresence(data: JsonObject, options: Waiting = {}): Promise<void> {
+  /** Change what others see of this client on the topic; see `PubSub.updatePresence`. */
+  updatePresence(data: JsonObject, options?: Waiting): Promise<void> {
     return this._client.updatePresence(this.name, data, options);
   }
 }

@@ -48,15 +48,12 @@ export type PayloadOf<Topics extends object, Topic extends string> = string exte
       : AnyPayload;
 
 /**
- * Restricts topics and patterns: any string, or with `OnlyTopics` only the keys of the map and
- * patterns with wildcards.
+ * The topics and patterns that a client accepts: any string, or with `OnlyTopics` only the keys of
+ * the map and patterns with wildcards. Editors complete the keys in both cases.
  */
-export type Allowed<Topics extends object, Topic extends string> =
-  Topics extends OnlyTopics<object>
-    ? [Topic] extends [keyof Topics | `${string}*${string}`]
-      ? unknown
-      : never
-    : unknown;
+export type Allowed<Topics extends object> =
+  | (keyof Topics & string)
+  | (Topics extends OnlyTopics<object> ? `${string}*${string}` : string & {});
 
 /** The keys that match a text with placeholders. */
 type Matched<Key, Text extends string> = Key extends Text ? Key : never;

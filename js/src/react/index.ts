@@ -63,8 +63,8 @@ export interface Hooks<Map extends object> {
    * Components that use the same topics share one subscription, which stays for 500 ms after the
    * last one unmounts.
    */
-  readonly useTopic: <Topic extends string, Value = undefined>(
-    topics: Topics<Topic & Allowed<Map, Topic>>,
+  readonly useTopic: <Topic extends Allowed<Map>, Value = undefined>(
+    topics: Topics<Topic>,
     options?: TopicOptions & TopicHandlers<Value, PayloadOf<Map, Topic>>,
   ) => TopicView<PayloadOf<Map, Topic>> & { readonly value: Value };
   /** Follow a stream: its text grows with the frames of the page. */

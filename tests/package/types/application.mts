@@ -123,6 +123,17 @@ export async function strict(ps: PubSub<OnlyTopics<Topics>>): Promise<void> {
   log(ps, words);
 }
 
+/** Editors complete the topics of a map, because the type of the parameter lists them. */
+type Completed<Client extends PubSub> = Extract<
+  Parameters<Client['publish']>[0],
+  'chat.session.abc'
+>;
+
+export const completed: readonly [
+  Completed<PubSub<Topics>>,
+  Completed<PubSub<OnlyTopics<Topics>>>,
+] = ['chat.session.abc', 'chat.session.abc'];
+
 /** What works for every client takes those of any map. */
 function log(ps: PubSub, sub: Subscription): string {
   return `${ps.state} ${sub.topics}`;
