@@ -5,19 +5,20 @@
 
 /** The names. `exposedNames` finds those that must not be here. */
 export const INTERNAL_NAMES = `
-abandonFetch acknowledged acks addPresence admit answered awaited based
-batches burst byPattern callInterval cancelTimer checkOpen checkTimeout context crowded cursor cursors
-deliver deliveries dial disconnectedSince dropTopics effects environment expire expiresIn fetchToken finished fired flush
-forgetUnproven full hangUp hasBatch hasRoom hasWebSocket held hide httpDerived httpUrl inbox
-inboxes incremental joined learn lifecycle linked listeners lost malformed marks matching newest
-notify occupied operate operations outcomes over ownPresence paced paceInterval part pause paused perform phase policies ports
-postpone postponed presenceChanged probed probeHttp protocolVersion proven publisher publishes rateLimited
-receive receiveQueueBytes receiveQueueMessages reconnected recovering recovery rememberOwn remove
-renewable report requests resends retried retryBase retryCap retryLater retryPending routes sendPolicy
-sendQueueBytes sendQueueMessages settleAll settled skips socketUrl stand startDue
-startTimer stateChanged stopAll survivesDrop taken tell tick timed timerFired timers
-tokenFailure tokenLife turn unrouted upgradeCap usesSeq versioned wait wake watched watches welcomed whole
-woke
+abandonFetch accepted acknowledged acks addPresence admit answered awaited based batches began beside burst
+byPattern callInterval cancelTimer checkOpen checkTimeout context crowded cursor cursors deliver deliveries
+dial disconnectedSince doubts drawn dropTopics due effects ended ending environment expire expiresIn
+fetchToken finished fired flush forgetUnproven full generation hangUp hasBatch hasRoom hasWebSocket healed
+held hide holders httpDerived httpUrl inbox inboxes incremental joined later learn lifecycle linked
+listeners lost malformed marks matching newest notify occupied opened operate operations outcomes over
+ownPresence paced paceInterval part pause paused perform phase policies ports postpone postponed
+presenceChanged probed probeHttp protocolVersion proven publisher publishes rateLimited receive
+receiveQueueBytes receiveQueueMessages reconnected recovering recovery refs rememberOwn remove renew
+renewable report requests resends restore retried retryBase retryCap retryLater retryPending routes
+sendPolicy sendQueueBytes sendQueueMessages session setPresence settleAll settled shown skips socketUrl
+stand startDue startTimer stateChanged stopAll survivesDrop taken tell tick timed timerFired timers
+tokenFailed tokenFailure tokenLife translate turn unrouted upgradeCap usesSeq versioned wait wake watched
+watches welcomed whole withPresence woke
 `
   .trim()
   .split(/\s+/);

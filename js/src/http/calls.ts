@@ -140,7 +140,7 @@ export function topics(prefix?: string, limit?: number): Call<TopicInfo[]> {
  * @param client_id The client that the next event stream resumes. The answer names the id that the
  *   stream gets.
  */
-export function session(client_id?: string): Call<SessionInfo> {
+export function sessionInfo(client_id?: string): Call<SessionInfo> {
   return {
     method: 'GET',
     path: `/v1/session${queryOf({ client_id })}`,

@@ -72,7 +72,7 @@ export function requestOf({ type, meta }: Message): string | undefined {
 }
 
 /** Read a reply; throws the error in it. */
-export function opened(reply: Message, topic: string): Message {
+export function readReply(reply: Message, topic: string): Message {
   if (reply.type !== 'reply.error') return reply;
   const failure = (reply.data ?? {}) as { code?: unknown; message?: unknown; data?: unknown };
   throw new ReplyError(typeof failure.message === 'string' ? failure.message : undefined, {

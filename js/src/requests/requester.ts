@@ -14,7 +14,7 @@ import { checkCall } from '../settings/checks.js';
 import { isTopic } from '../topics.js';
 import type { Message, Outgoing } from '../values.js';
 import { messageId } from '../wire/ids.js';
-import { checkRequestId, opened, replyTopic, requestOf } from './messages.js';
+import { checkRequestId, readReply, replyTopic, requestOf } from './messages.js';
 
 /** Maximum subscribed reply topics; above it, the client leaves the least recently used one. */
 const TOPICS_MAX = 100;
@@ -91,7 +91,7 @@ class Requester {
     const driver = driverOf(this._client);
     const { timeout: limit, end: ends } = driver.timed(options);
     const late = this._late.get(id);
-    if (late?.reply) return opened(late.reply, topic);
+    if (late?.reply) return readReply(late.reply, topic);
     const ttl = late?.ttl ?? Math.ceil(limit / 1000);
     const inbox = this._inbox(where);
     if (inbox.waiting.has(id)) {
@@ -129,7 +129,7 @@ class Requester {
           })
           .catch(reject);
       });
-      return opened(reply, topic);
+      return readReply(reply, topic);
     } finally {
       timer?.cancel();
       ignore?.();

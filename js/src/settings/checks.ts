@@ -2,6 +2,7 @@
 
 import { DEVELOPMENT } from '../build.js';
 import { InvalidOption } from '../errors.js';
+import { compact } from '../wire/compact.js';
 import { isCount, isObject } from '../wire/guard.js';
 
 const DAY = 86_400_000;
@@ -80,8 +81,7 @@ export function checkValues<Group extends object>(
 
 /** The given settings, and those of `base` for the rest. */
 export function merged<Group extends object>(given: Partial<Group>, base: Group): Group {
-  const known = Object.entries(given).filter(([, value]) => value !== undefined);
-  return { ...base, ...Object.fromEntries(known) };
+  return { ...base, ...compact<Partial<Group>>(given) };
 }
 
 /** True or false. */

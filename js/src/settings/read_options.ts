@@ -5,6 +5,7 @@ import { CLIENT } from '../generated/defaults.js';
 import { maxPayload } from '../generated/limits.js';
 import type { Logger } from '../values.js';
 import { VERSION } from '../version.js';
+import { compact } from '../wire/compact.js';
 import { checkToken, merged } from './checks.js';
 import { checkOptions } from './option_checks.js';
 import type { ClientOptions, PubSubOptions, ReceiveQueue } from './options.js';
@@ -59,7 +60,7 @@ export function readOptions(
     echo: true,
     sendPolicy: 'error',
     fetch: (input, init) => globalThis.fetch(input, init),
-    ...merged<object>(flat, {}),
+    ...compact<object>(flat),
     logger: afterwards(given.logger ?? CONSOLE),
     renewable: !token,
     socketUrl,

@@ -32,7 +32,7 @@ import type {
   UnsubscribedFrame,
   UnsubscribeFrame,
 } from '../generated/wire.js';
-import { session } from '../http/calls.js';
+import { sessionInfo } from '../http/calls.js';
 import { describeAnswer, isPage, readError } from '../http/problems.js';
 import { ask, bytesOf, statusOf, textOf } from '../http/request.js';
 import { errorInfo, Rest } from '../http/rest.js';
@@ -155,7 +155,7 @@ export class SseTransport implements Transport {
     const { signal } = this._authenticating;
     const limits = { timeout: this._options.openTimeout, attempts: 1, signal };
     const info = await this._rest
-      .perform(session(this._clientId), limits)
+      .perform(sessionInfo(this._clientId), limits)
       .catch((error: unknown) => error);
     if (signal.aborted) return;
     if (

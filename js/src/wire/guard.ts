@@ -73,7 +73,7 @@ export function isObject(value: unknown): value is JsonObject {
 }
 
 /** Whether it is an integer from 0 to `most`. */
-export function isCount(value: unknown, most: number = Number.MAX_SAFE_INTEGER): boolean {
+export function isCount(value: unknown, most: number = Infinity): boolean {
   return Number.isSafeInteger(value) && (value as number) >= 0 && (value as number) <= most;
 }
 
