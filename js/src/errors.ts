@@ -97,12 +97,9 @@ export class PubSubError extends Error {
       !text.split(SEPARATORS).includes(fields.topic);
     const short = shorten(lacks ? `${text.replace(/\.$/, '')} (topic ${fields.topic}).` : text);
     const help = shorten(remedy ?? known?.remedy ?? '');
-    super(
-      DEVELOPMENT ? explain(short, help, code) : short,
-      cause === undefined ? undefined : { cause },
-    );
-    // Keep the whole text in the stack, because an uncaught error shows the stack.
-    if (DEVELOPMENT) Object.assign(this, { stack: this.stack, message: short });
+    super(short, cause === undefined ? undefined : { cause });
+    // An uncaught error shows the stack. Chromium replaces what precedes the frames by `message`.
+    if (DEVELOPMENT) this.stack = `${this.stack}\n${explain(short, help, code)}`;
     Object.assign(this, fields);
     this.code = code;
     this.remedy = help;

@@ -87,3 +87,27 @@ test('a page without a bundler sends and shows messages under a strict policy', 
   await late.getByText('alice: <b>hello</b>').waitFor({ timeout: BOUND });
   assert.deepEqual(problems, []);
 });
+
+test('the console of Chromium shows the remedy of an uncaught error', async (t) => {
+  const server = await Server.start();
+  atEnd(t, () => server.stop());
+  const url = await serve(t, server);
+  const { browser, stop } = await launchChromium();
+  atEnd(t, stop);
+  const page = await browser.newPage();
+  await page.goto(url);
+  const console = await page.context().newCDPSession(page);
+  const shown = new Promise<string>((resolve) => {
+    console.on('Runtime.exceptionThrown', ({ exceptionDetails: { exception } }) =>
+      resolve(exception?.description ?? ''),
+    );
+  });
+  await console.send('Runtime.enable');
+  await page.evaluate(async (module) => {
+    const { PubSub } = await import(module);
+    setTimeout(() => new PubSub({}));
+  }, '/pubsub/index.js');
+  const lines = (await bounded(shown, 'the error')).split('\n');
+  assert.equal(lines[0], 'InvalidOption: No URL was given.');
+  assert.match(lines.at(-1) ?? '', /^No URL was given\. Pass `url`.* See https:/);
+});
