@@ -88,8 +88,6 @@ export class PendingMessages {
     if (message?.data === undefined) {
       throw new InvalidPayload('The message has no `data`.', {
         remedy: 'Send { type, data }.',
-        field: 'data',
-        topic: this._topic,
       });
     }
     const { id = messageId(), type = 'message', data, meta } = message;
@@ -134,15 +132,16 @@ export class PendingMessages {
   message({ id, topic, seq }: Message): void {
     if (topic !== this._topic) return;
     this._remove(id);
-    if (seq !== undefined) this._reach(seq);
+    this._reach(seq);
   }
 
   /** Messages were missed, possibly pending ones. */
   gap({ topic, to }: Gap): void {
-    if (topic === this._topic && to !== undefined) this._reach(to);
+    if (topic === this._topic) this._reach(to);
   }
 
-  private _reach(seq: number): void {
+  private _reach(seq: number | undefined): void {
+    if (seq === undefined) return;
     this._reached = seq;
     for (const [id, entry] of this._entries) {
       if (entry.seq !== undefined && entry.seq <= seq) this._remove(id);
