@@ -71,9 +71,12 @@ export class Presence {
     const known = new Map(this.members.complete(others));
     for (const [topic, all] of this.members.complete(state.patterns)) {
       if (known.has(topic)) continue;
-      const members = hidden ? [] : all;
-      const change = { topic, members, change: 'snapshot', member: undefined } as const;
-      this._deliveries.presenceChanged(state.request.sub, change);
+      this._deliveries.presenceChanged(state.request.sub, {
+        topic,
+        members: hidden ? [] : all,
+        change: 'snapshot',
+        member: undefined,
+      });
     }
   }
 

@@ -332,8 +332,8 @@ export class Publishes {
     const others = (this._keys.get(key) ?? []).filter((other) => other !== entry);
     if (others.length) this._keys.set(key, others);
     else this._keys.delete(key);
-    if (outcome.kind !== 'rejected') {
-      for (const other of others) if (other._number < entry._number) other._newer = entry;
+    for (const other of others) {
+      if (outcome.kind !== 'rejected' && other._number < entry._number) other._newer = entry;
     }
     this._outcomes.settle(ref, outcome);
   }

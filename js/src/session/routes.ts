@@ -49,7 +49,7 @@ export class Routes {
     if (known) return known;
     if (this.known.size >= KNOWN_TOPICS) this.known.clear();
     const found = this.matching(topic).flatMap((pattern) => [
-      ...(this.byPattern.get(pattern) ?? []),
+      ...(this.byPattern.get(pattern) as Set<SubscriptionState>),
     ]);
     const sorted = [...new Set(found)].sort((a, b) => a.request.sub - b.request.sub);
     this.known.set(topic, sorted);
