@@ -32,7 +32,7 @@ const LAYERS = [
   ['topic_names'],
   ['soc'],
   ['values', 'topics', 'users', 'runtime/waiting'],
-  ['errors', 'gap', 'clock', 'version', 'payload_bytes'],
+  ['compact', 'errors', 'gap', 'clock', 'version', 'payload_bytes'],
   ['prerendering'],
   ['generated'],
   ['build'],

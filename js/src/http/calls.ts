@@ -1,6 +1,7 @@
 /** The HTTP API as data: what to send for each operation, and what an answer means. No I/O. */
 
 import { DEVELOPMENT } from '../build.js';
+import { compact } from '../compact.js';
 import { ProtocolError } from '../errors.js';
 import type { HistoryPage, Occupancy, SessionInfo, TopicInfo } from '../generated/http.js';
 import { isSessionInfo, isTopicInfo } from '../generated/http.js';
@@ -12,7 +13,6 @@ import {
   type Publication,
   type PublishResult,
 } from '../generated/wire.js';
-import { compact } from '../wire/compact.js';
 import { isCount, isObject, type JsonObject } from '../wire/guard.js';
 import { readEnvelope, readMember, withoutNulls } from '../wire/readings.js';
 import { parse, wordOf } from './problems.js';

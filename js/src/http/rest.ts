@@ -8,6 +8,7 @@
 
 import { DEVELOPMENT } from '../build.js';
 import type { Clock } from '../clock.js';
+import { compact } from '../compact.js';
 import {
   ConnectionFailed,
   NotFound,
@@ -19,7 +20,6 @@ import {
 import type { ErrorInfo, Publication, PublishResult } from '../generated/wire.js';
 import { within } from '../runtime/waiting.js';
 import type { ClientOptions } from '../settings/options.js';
-import { compact } from '../wire/compact.js';
 import { doubtAddress } from './address.js';
 import { type Call, publish, publishBatch } from './calls.js';
 import { describeAnswer, readError } from './problems.js';

@@ -1,6 +1,7 @@
 /** One connection: reads a transport in order, and uses the server's dialect. */
 
 import { DEVELOPMENT } from '../build.js';
+import type { Loose } from '../compact.js';
 import { needsDialect } from '../dialects/needs_dialect.js';
 import type { PlainDialect } from '../dialects/plain/plain_dialect.js';
 import { ProtocolError } from '../errors.js';
@@ -11,7 +12,6 @@ import {
   type Transport,
   type TransportEnd,
 } from '../transports/transport.js';
-import type { Loose } from '../wire/compact.js';
 import { type Decoded, Malformed, Unknown } from '../wire/decoded.js';
 import type { Client } from './client.js';
 import { PARTS } from './parts.js';

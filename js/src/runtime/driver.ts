@@ -7,6 +7,7 @@
 
 import { DEVELOPMENT } from '../build.js';
 import type { Clock, TimerHandle } from '../clock.js';
+import type { Loose } from '../compact.js';
 import { AuthRefused, ClosedError, ConnectionFailed, fromCode, PubSubError } from '../errors.js';
 import type { AuthFrame, ClientFrame, ErrorInfo } from '../generated/wire.js';
 import type { Peer } from '../session/peer.js';
@@ -16,7 +17,6 @@ import { checkDuration } from '../settings/checks.js';
 import type { ClientOptions } from '../settings/options.js';
 import { NOT_LOADED, type Transport, type TransportEnd } from '../transports/transport.js';
 import type { StateChange, StateName, TokenReason } from '../values.js';
-import type { Loose } from '../wire/compact.js';
 import type { Background } from './background.js';
 import { BACKGROUND } from './background_part.js';
 import type { Environment } from './client.js';

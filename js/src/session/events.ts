@@ -1,8 +1,8 @@
 /** The events of the lifecycle, and what the codes in them mean. */
 
+import type { Loose } from '../compact.js';
 import { type CloseAction, CODES, closeAction } from '../generated/errors.js';
 import type { ErrorFrame, ErrorInfo } from '../generated/wire.js';
-import type { Loose } from '../wire/compact.js';
 import type { Peer } from './peer.js';
 import type { TimerName } from './ports.js';
 

@@ -4,6 +4,7 @@
  * The session passes events to the functions of that module.
  */
 
+import type { Loose } from '../compact.js';
 import { CLIENT } from '../generated/defaults.js';
 import {
   INITIAL,
@@ -13,7 +14,6 @@ import {
   type Timer,
 } from '../generated/lifecycle.js';
 import type { AuthFrame } from '../generated/wire.js';
-import type { Loose } from '../wire/compact.js';
 import { Attempts } from './attempts.js';
 import type { Context } from './context.js';
 import { Credentials } from './credentials.js';

@@ -6,8 +6,8 @@
  * that arrive meanwhile are merged into the next one; the newest value of each key wins.
  */
 
+import type { Loose } from '../compact.js';
 import type { ErrorFrame, ErrorInfo, JsonObject } from '../generated/wire.js';
-import type { Loose } from '../wire/compact.js';
 import type { Context } from './context.js';
 import { RATE_LIMITED } from './events.js';
 import { topicsOf } from './members.js';

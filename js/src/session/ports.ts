@@ -1,5 +1,6 @@
 /** The ports of a session, which act on the outside world, and the values that they carry. */
 
+import type { Loose } from '../compact.js';
 import type { Gap } from '../gap.js';
 import type { PublicState, State, Timer } from '../generated/lifecycle.js';
 import type {
@@ -11,7 +12,6 @@ import type {
   PublishResult,
 } from '../generated/wire.js';
 import type { PresenceChange, StateChange, TokenReason } from '../values.js';
-import type { Loose } from '../wire/compact.js';
 import type { Peer } from './peer.js';
 
 export type TransportName = 'websocket' | 'sse';

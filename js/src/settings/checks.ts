@@ -1,8 +1,8 @@
 /** Checks of single option values; each error names the option, the problem and the remedy. */
 
 import { DEVELOPMENT } from '../build.js';
+import { compact } from '../compact.js';
 import { InvalidOption } from '../errors.js';
-import { compact } from '../wire/compact.js';
 import { isCount, isObject } from '../wire/guard.js';
 
 const DAY = 86_400_000;

@@ -1,11 +1,11 @@
 /** Options of a client: the given values, the environment, and the defaults, as one flat object. */
 
 import { DEVELOPMENT } from '../build.js';
+import { compact } from '../compact.js';
 import { CLIENT } from '../generated/defaults.js';
 import { maxPayload } from '../generated/limits.js';
 import type { Logger } from '../values.js';
 import { VERSION } from '../version.js';
-import { compact } from '../wire/compact.js';
 import { checkToken, merged } from './checks.js';
 import { checkOptions } from './option_checks.js';
 import type { ClientOptions, PubSubOptions, ReceiveQueue } from './options.js';

@@ -1,8 +1,8 @@
 /** Identity of connections: authentication, renewal, expiry of tokens, heartbeats. */
 
+import { compact } from '../compact.js';
 import type { SessionInfo } from '../generated/http.js';
 import type { AuthExpiringFrame, AuthOkFrame, Limits } from '../generated/wire.js';
-import { compact } from '../wire/compact.js';
 import type { Connection } from './connection.js';
 import type { Core } from './core.js';
 import { Problem } from './problem.js';

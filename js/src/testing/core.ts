@@ -1,9 +1,9 @@
 /** State that the parts of the hub share. */
 
 import type { Clock } from '../clock.js';
+import { compact } from '../compact.js';
 import type { ErrorFrame } from '../generated/wire.js';
 import { isWildcard } from '../topics.js';
-import { compact } from '../wire/compact.js';
 import { IdMaker } from '../wire/ids.js';
 import type { Connection } from './connection.js';
 import { Store } from './log.js';

@@ -1,5 +1,6 @@
 /** The hub: joins connections, rules, logs and presence as the reference server does, in memory. */
 
+import { compact } from '../compact.js';
 import type { HistoryPage, SessionInfo, TopicInfo } from '../generated/http.js';
 import type {
   AuthErrorFrame,
@@ -10,7 +11,6 @@ import type {
   PublishedFrame,
 } from '../generated/wire.js';
 import { isWildcard } from '../topics.js';
-import { compact } from '../wire/compact.js';
 import { Admission } from './admission.js';
 import { Attendance } from './attendance.js';
 import { Connection, type Sink } from './connection.js';

@@ -2,10 +2,10 @@
  * The bounded log of each topic: append, number, trim, replay (HIP-56 Message History and Replay).
  */
 
+import { compact } from '../compact.js';
 import type { HistoryPage } from '../generated/http.js';
 import type { Envelope } from '../generated/wire.js';
 import type { Published } from '../values.js';
-import { compact } from '../wire/compact.js';
 import { Problem } from './problem.js';
 import type { Draft } from './requests.js';
 import type { ServerSettings } from './settings.js';

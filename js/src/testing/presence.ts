@@ -1,8 +1,8 @@
 /** Members of topics, also for a grace period after a lost connection (HIP-56 Presence). */
 
 import type { TimerHandle } from '../clock.js';
+import { compact } from '../compact.js';
 import type { JsonObject, PresenceMember } from '../generated/wire.js';
-import { compact } from '../wire/compact.js';
 import { isObject } from '../wire/guard.js';
 import { Problem } from './problem.js';
 import { checkSize } from './requests.js';

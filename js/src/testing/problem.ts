@@ -1,8 +1,8 @@
 /** An error of the server, as frames and HTTP responses represent it. */
 
+import { compact } from '../compact.js';
 import { CODES } from '../generated/errors.js';
 import type { ErrorInfo } from '../generated/wire.js';
-import { compact } from '../wire/compact.js';
 
 /** Details of an error in addition to its message. */
 export interface ProblemDetails {

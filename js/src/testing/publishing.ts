@@ -1,8 +1,8 @@
 /** Publishing: limits, rules, the log, and delivery to the readers of the topic. */
 
+import { compact } from '../compact.js';
 import type { ErrorFrame, JsonObject, PublishedFrame, PublishResult } from '../generated/wire.js';
 import type { Published } from '../values.js';
-import { compact } from '../wire/compact.js';
 import { isObject } from '../wire/guard.js';
 import type { Attendance } from './attendance.js';
 import type { Connection } from './connection.js';

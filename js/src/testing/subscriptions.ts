@@ -1,8 +1,8 @@
 /** Subscribing and unsubscribing: register, replay, then deliver live messages. */
 
+import { compact } from '../compact.js';
 import type { ErrorFrame, SubscribedFrame, UnsubscribedFrame } from '../generated/wire.js';
 import { isWildcard } from '../topics.js';
-import { compact } from '../wire/compact.js';
 import type { Attendance } from './attendance.js';
 import type { Connection, Sink } from './connection.js';
 import type { Core } from './core.js';

@@ -13,6 +13,7 @@
  */
 
 import type { Clock } from '../clock.js';
+import { compact } from '../compact.js';
 import {
   ConnectionFailed,
   NotFound,
@@ -37,7 +38,6 @@ import { describeAnswer, isPage, readError } from '../http/problems.js';
 import { ask, bytesOf, statusOf, textOf } from '../http/request.js';
 import { errorInfo, Rest } from '../http/rest.js';
 import type { ClientOptions } from '../settings/options.js';
-import { compact } from '../wire/compact.js';
 import { type Decoded, Malformed, Unknown } from '../wire/decoded.js';
 import { EventParser } from './event_stream.js';
 import { StreamPublisher } from './stream_publisher.js';

@@ -3,6 +3,7 @@
  * batch.
  */
 
+import { compact } from '../compact.js';
 import { ConnectionFailed, OperationTimeout, PubSubError } from '../errors.js';
 import * as LIMITS from '../generated/limits.js';
 import type {
@@ -16,7 +17,6 @@ import type {
   ServerFrame,
 } from '../generated/wire.js';
 import { errorInfo, type Limits, type Rest } from '../http/rest.js';
-import { compact } from '../wire/compact.js';
 import { sizeOf } from '../wire/plain.js';
 
 type Outgoing = PublishFrame | PresenceUpdateFrame;

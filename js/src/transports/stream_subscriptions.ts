@@ -1,5 +1,6 @@
 /** The subscriptions of one event stream, and their answers. */
 
+import { compact } from '../compact.js';
 import type { PubSubError } from '../errors.js';
 import type { StreamSubscription, SubscribeRequest } from '../generated/http.js';
 import type {
@@ -13,7 +14,6 @@ import type {
 } from '../generated/wire.js';
 import type { Request } from '../http/request.js';
 import { matches } from '../topics.js';
-import { compact } from '../wire/compact.js';
 
 /** Maximum topics with a known position. Other topics are replayed from the start of the stream. */
 const TOPICS_MAX = 10_000;

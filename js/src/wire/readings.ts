@@ -12,6 +12,7 @@
  * entry of a list. Only a frame that makes no sense is rejected.
  */
 
+import { compact } from '../compact.js';
 import {
   type Envelope,
   isEnvelope,
@@ -22,7 +23,6 @@ import {
   type Sender,
   type ServerFrame,
 } from '../generated/wire.js';
-import { compact } from './compact.js';
 import { type Guard, isCount, isObject, type JsonObject } from './guard.js';
 import { messageId } from './ids.js';
 

@@ -1,7 +1,7 @@
 /** The members of the topics of a server. */
 
+import { compact } from '../../../js/src/compact.js';
 import type { JsonObject, PresenceMember } from '../../../js/src/generated/wire.js';
-import { compact } from '../../../js/src/wire/compact.js';
 import type { World } from './world.js';
 
 export type Change = 'join' | 'update' | 'leave';

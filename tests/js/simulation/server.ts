@@ -4,6 +4,7 @@
  * It performs the same steps and draws the same random numbers as `tests/simulation/server.py`.
  */
 
+import { compact } from '../../../js/src/compact.js';
 import type {
   AuthFrame,
   AuthOkFrame,
@@ -19,7 +20,6 @@ import type {
   SubscribedFrame,
   SubscribeFrame,
 } from '../../../js/src/generated/wire.js';
-import { compact } from '../../../js/src/wire/compact.js';
 import { FEATURES, OWN, type Profile, SECRET } from './profile.js';
 import { type Connection, covers, type Entry, Log, letGo } from './records.js';
 import { type Change, Rooms } from './rooms.js';

@@ -1,5 +1,7 @@
 /** The events and effects of a session as data, for traces and logs of simulations. */
 
+import type { Loose } from '../../../js/src/compact.js';
+import { compact } from '../../../js/src/compact.js';
 import { needsDialect } from '../../../js/src/dialects/needs_dialect.js';
 import { PlainDialect } from '../../../js/src/dialects/plain/plain_dialect.js';
 import type { Gap as GapOf } from '../../../js/src/gap.js';
@@ -28,8 +30,6 @@ import type { Publish, Subscribe } from '../../../js/src/session/requests.js';
 import { type OperatedSession, Session } from '../../../js/src/session/session.js';
 import type { SessionOptions } from '../../../js/src/settings/session.js';
 import type { PresenceChange, TokenReason } from '../../../js/src/values.js';
-import type { Loose } from '../../../js/src/wire/compact.js';
-import { compact } from '../../../js/src/wire/compact.js';
 
 /** A call of a session's method, as data. */
 export type Event =

@@ -6,6 +6,7 @@
  * acknowledge no publish, number no message, publish an id twice, or take no batch.
  */
 
+import type { Loose } from '../../compact.js';
 import * as LIMITS from '../../generated/limits.js';
 import type {
   ClientFrame,
@@ -21,7 +22,6 @@ import type { Peer } from '../../session/peer.js';
 import type { PublishState } from '../../session/publish_state.js';
 import type { OperatedSession } from '../../session/session.js';
 import type { SubscriptionState } from '../../session/subscription_state.js';
-import type { Loose } from '../../wire/compact.js';
 import { IdCursor } from './id_cursor.js';
 
 /** Maximum remembered requests; a peer that does not echo `ref` may never answer some. */
