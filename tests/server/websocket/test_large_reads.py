@@ -13,7 +13,8 @@ import orjson
 import pytest
 from websockets.frames import Frame, Opcode
 
-from pubsub_server.listeners.websocket.protocol import MEDIUM, WAITING, SocketProtocol
+from pubsub_server.listeners.websocket.protocol import MEDIUM, PIECE, WAITING, SocketProtocol
+from pubsub_server.listeners.websocket.text_frames import MOST
 from pubsub_server.shared import turns
 from tests.cluster.waiting import until
 from tests.server.websocket.test_any_bytes import UPGRADE, Wire, plugged
@@ -102,6 +103,40 @@ async def test_reads_of_many_small_frames_wait_when_the_time_of_a_turn_is_used_u
         await asyncio.sleep(0)
     for protocol, _ in plugs:
         protocol.connection_lost(None)
+
+
+async def test_a_read_of_tiny_messages_takes_several_turns(server: Server) -> None:
+    ((protocol, wire),) = await opened(server, 1)
+    protocol.data_received(SMALL_PING * (2 * MOST + 1))
+    for done in (MOST, 2 * MOST, 2 * MOST + 1):
+        server.hub.core.delivery.flush()
+        assert pongs(wire) == done
+        assert is_read(wire) is (done > 2 * MOST)
+        await asyncio.sleep(0)
+    protocol.connection_lost(None)
+
+
+async def test_a_read_of_control_frames_takes_several_turns(server: Server) -> None:
+    ((protocol, wire),) = await opened(server, 1)
+    control = Frame(Opcode.PONG, b"x").serialize(mask=True)
+    protocol.data_received(control * (2 * PIECE // len(control)) + SMALL_PING)
+    for turn in range(3):
+        server.hub.core.delivery.flush()
+        assert pongs(wire) == (turn == 2)
+        assert is_read(wire) is (turn == 2)
+        await asyncio.sleep(0)
+    protocol.connection_lost(None)
+
+
+async def test_a_client_that_closes_its_side_behind_a_read_of_several_turns_loses_nothing(
+    server: Server,
+) -> None:
+    ((protocol, wire),) = await opened(server, 1)
+    protocol.data_received(SMALL_PING * (3 * MOST))
+    protocol.eof_received()
+    server.hub.core.delivery.flush()
+    assert pongs(wire) == 3 * MOST
+    protocol.connection_lost(None)
 
 
 async def test_a_small_read_does_not_wait_for_large_ones(server: Server) -> None:

@@ -24,7 +24,7 @@ from pubsub_server.listeners.endpoints import RefusedError, Visit
 from pubsub_server.listeners.pre_auth import RETRY_SECONDS, TOO_MANY, TOO_MUCH
 from pubsub_server.listeners.websocket.connections import QUIET
 from pubsub_server.listeners.websocket.encoder import SOCKET
-from pubsub_server.listeners.websocket.text_frames import text_frames
+from pubsub_server.listeners.websocket.text_frames import MOST, text_frames
 
 if TYPE_CHECKING:
     from websockets.http11 import Response
@@ -43,6 +43,8 @@ SOFT_BYTES: Final = 262_144
 """Maximum unsent bytes in a transport; beyond that, the hub queues messages."""
 MEDIUM: Final = 2_048
 """Bytes of a read that can take milliseconds, and that waits for its turn."""
+PIECE: Final = 4_096
+"""Maximum bytes that the parser gets at once: a few milliseconds, if they are tiny frames."""
 WAITING: Final = 256
 """Reads that wait with their bytes; further ones are handled immediately, to use no more memory."""
 HELD: Final = 1
@@ -158,12 +160,13 @@ class SocketProtocol(asyncio.Protocol):
             raise
         if self._slot is not None:
             self._account()
-        self._read_unless(QUEUED, False)
+        if not self._queued:
+            self._read_unless(QUEUED, False)
 
     def _read(self, connection: Connection, data: bytes) -> None:
         shared = self._shared
         connection.last_received = shared.clock()
-        if self._parser is None and not self._closing:
+        while self._parser is None and not self._closing:
             # A pong between two frames: idle connections send nothing else.
             if len(data) == PONG_BYTES and data.startswith(PONG):
                 return
@@ -173,11 +176,24 @@ class SocketProtocol(asyncio.Protocol):
             if at == len(data):
                 return
             data = data[at:]
-        self._parse(connection, data)
+            if len(messages) < MOST:
+                break
+            if self._is_turn_over:
+                self._read_later(connection, data)
+                return
+        rest = self._parse(connection, data)
+        if rest:
+            self._read_later(connection, rest)
+
+    @property
+    def _is_turn_over(self) -> bool:
+        """Whether the rest of a read must wait for another turn."""
+        turns = self._shared.turns
+        return turns.over and turns.waiting < WAITING
 
     def eof_received(self) -> bool:
         """The client has closed its side: close ours."""
-        if self._queued:
+        while self._queued:
             # TLS reports this while reading is paused, too, and leaves no time for another turn.
             self._go_on()
         return False
@@ -448,24 +464,33 @@ class SocketProtocol(asyncio.Protocol):
 
     # ------------------------------------------------------------ frames
 
-    def _parse(self, connection: Connection, data: bytes) -> None:
+    def _parse(self, connection: Connection, data: bytes) -> bytes:
+        """Parse bytes in pieces, and return those that must wait for another turn."""
         shared = self._shared
         parser = self._parser
         borrowed = parser is None
         if parser is None:
             parser = shared.take_parser(connection)
-        parser.receive_data(data)
-        unread = self._unread + len(data)
-        for event in parser.events_received():
-            assert isinstance(event, Frame)
-            unread -= _wire_size(event)
-            self._handle(connection, parser, event)
+        unread = self._unread
+        while data and parser.parser_exc is None and parser.state is OPEN:
+            piece, data = data[:PIECE], data[PIECE:]
+            parser.receive_data(piece)
+            unread += len(piece)
+            frames = parser.events_received()
+            for frame in frames:
+                assert isinstance(frame, Frame)
+                unread -= _wire_size(frame)
+                self._handle(connection, parser, frame)
+            if frames and data and self._is_turn_over:
+                break
         if parser.parser_exc is not None:
             self._parser = None
             self._fail(connection, parser)
-        elif parser.state is not OPEN:
+            return b""
+        if parser.state is not OPEN:
             self._parser = None
-        elif unread == 0 and self._fragments is None:
+            return b""
+        if unread == 0 and self._fragments is None:
             # Between two frames the parser has no state, so any connection can use it.
             self._answer_pings(parser)
             if borrowed:
@@ -474,6 +499,7 @@ class SocketProtocol(asyncio.Protocol):
         else:
             self._answer_pings(parser)
             self._parser, self._unread = parser, unread
+        return data
 
     def _handle(self, connection: Connection, parser: Protocol, frame: Frame) -> None:
         opcode = frame.opcode

@@ -6,14 +6,20 @@ large or incomplete) go to the sans-I/O core of the `websockets` library, which 
 
 from __future__ import annotations
 
+from typing import Final
+
 try:
     from websockets.speedups import apply_mask
 except ImportError:  # pragma: no cover - a platform for which the library has no compiled part
     from websockets.utils import apply_mask
 
 
+MOST: Final = 128
+"""Maximum messages that are decoded at once."""
+
+
 def text_frames(data: bytes, limit: int) -> tuple[list[bytes], int]:
-    """The complete messages at the beginning of these bytes.
+    """The complete messages at the beginning of these bytes, at most `MOST`.
 
     Args:
         data: Received bytes, from the beginning of a frame.
@@ -24,7 +30,7 @@ def text_frames(data: bytes, limit: int) -> tuple[list[bytes], int]:
     """
     found: list[bytes] = []
     at, end = 0, len(data)
-    while end - at > 5 and data[at] == 0x81:
+    while end - at > 5 and data[at] == 0x81 and len(found) < MOST:
         size, body = data[at + 1] - 0x80, at + 6
         if size == 126:
             size, body = data[at + 2] << 8 | data[at + 3], at + 8
