@@ -14,7 +14,7 @@ listeners lost malformed marks matching newest notify occupied opened operate op
 ownPresence paced paceInterval part pause paused perform phase policies ports postpone postponed
 presenceChanged probed probeHttp protocolVersion proven publisher publishes rateLimited receive
 receiveQueueBytes receiveQueueMessages reconnected recovering recovery refs rememberOwn remove renew
-renewable report requests resends restore retried retryBase retryCap retryLater retryPending routes
+renewable report reportEnd requests resends restore retried retryBase retryCap retryLater retryPending routes
 sendPolicy sendQueueBytes sendQueueMessages session setPresence settleAll settled shown skips socketUrl
 stand startDue startTimer stateChanged stopAll survivesDrop taken tell tick timed timerFired timers
 tokenFailed tokenFailure tokenLife translate turn unrouted upgradeCap usesSeq versioned wait wake watched

@@ -19,6 +19,7 @@ export class Deliveries implements DeliveryPorts {
   /** By subscription. */
   readonly inboxes: Map<number, Inbox> = new Map();
   private readonly _own = new Set<string>();
+  private _reported?: Error;
 
   constructor(private readonly _client: Client) {}
 
@@ -54,6 +55,15 @@ export class Deliveries implements DeliveryPorts {
   finish(error: PubSubError | undefined): void {
     for (const inbox of this.inboxes.values()) inbox.finish(error);
     this.inboxes.clear();
+  }
+
+  /**
+   * Report the error of a subscription, once: the subscriptions of a client that failed share one.
+   */
+  reportEnd({ error }: Inbox): void {
+    if (!error || error === this._reported) return;
+    this._reported = error;
+    this._client.listeners.report(error);
   }
 
   // ---------------------------------------------------------------- ports of the session

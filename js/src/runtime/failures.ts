@@ -35,16 +35,16 @@ export async function connected(client: Client, options: Timed): Promise<void> {
 }
 
 /** The error class for the last failure. */
-function notConnected(client: Client, { timeout }: Timed, about: CodedDetails = {}): PubSubError {
+function notConnected(client: Client, { timeout }: Timed, given: CodedDetails = {}): PubSubError {
   const { lastFailure, tokenFailure } = client;
+  const about = DEVELOPMENT ? { ...given, ...likelyRemedy(client) } : given;
   const message = `Not connected within ${timeout} ms: ${reasonOf(client)}`;
   const code = String(lastFailure?.code);
-  const likely = DEVELOPMENT && likelyRemedy(client);
   if (code === tokenFailure?.code) {
-    return fromCode(code, message, { ...about, cause: tokenFailure.cause, ...likely });
+    return fromCode(code, message, { ...about, cause: tokenFailure.cause });
   }
   const remedy = about.code || code === 'timeout' ? undefined : CODES.get(code)?.remedy;
-  return new ConnectionFailed(message, { remedy, ...about, ...likely });
+  return new ConnectionFailed(message, { remedy, ...about });
 }
 
 /** The state, the duration of the outage, and the last failure, in words. */

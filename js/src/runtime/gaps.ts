@@ -25,7 +25,7 @@ export function missed(gap: Gap): PubSubError {
   const { topic, from, to, missed: count, reason } = gap;
   const about = { topic, ...{ gap } };
   if (!DEVELOPMENT) {
-    return fromCode('messages_missed', `Messages of topic ${topic} were missed: ${reason}.`, about);
+    return fromCode('messages_missed', `Missed messages of topic ${topic}: ${reason}.`, about);
   }
   const possible = reason === 'unproven' || reason === 'node_changed';
   const unknown = possible ? 'Perhaps messages' : 'Messages';

@@ -65,8 +65,11 @@ export async function subscribe<Data>(
     inbox.presence = new Inbox(topics, { ...bounds, policy: 'gap' });
   }
   deliveries.add(request, inbox);
-  if (onMessage || onPresence) void subscription.run(inbox.presence);
-  if (!(await within(inbox.answered, options, client.clock))) {
+  const handled = (onMessage || onPresence) && subscription.run(inbox.presence);
+  const answered = await within(inbox.answered, options, client.clock);
+  // No call throws the error that ends a subscription with a handler later.
+  if (onMessage && !inbox.error) void handled?.then(() => deliveries.reportEnd(inbox));
+  if (!answered) {
     // Without a handler, the program could no longer read it.
     if (!onMessage) stop();
     throw late(client, options, topics[0], Boolean(onMessage));

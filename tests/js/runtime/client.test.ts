@@ -214,6 +214,26 @@ test('wrong arguments are refused before anything is sent', async () => {
   await ps.close();
 });
 
+test('the error that ends subscriptions with handlers is reported once', async () => {
+  const ps = server.client({ token: server.token('--user', 'leaver') });
+  const errors: Error[] = [];
+  const reported = deferred<void>();
+  ps.on('error', (error) => {
+    errors.push(error);
+    reported.resolve();
+  });
+  const onMessage = (): void => {};
+  for (const topic of ['demo.one', 'demo.two']) await ps.subscribe(topic, { onMessage });
+  const iterated = await ps.subscribe('demo.three');
+  await server.fault({ fault: 'expire', user: 'leaver' });
+  await assert.rejects(take(iterated, 1), { code: 'token_expired' });
+  await bounded(reported.promise, 'the report').finally(() => ps.close());
+  assert.deepEqual(
+    errors.map((error) => (error as PubSubError).code),
+    ['token_expired'],
+  );
+});
+
 test('a refused token fails the client, and every call reports it', async () => {
   const ps = server.client({ token: 'nonsense' });
   await assert.rejects(ps.connect(), { code: 'token_invalid' });
