@@ -569,6 +569,16 @@ def test_a_reader_that_resumes_by_time_gets_a_message_that_was_stored_late() -> 
     assert lab.replay("t", since=NOW + 5).truncated == []
 
 
+@pytest.mark.parametrize("kept", [0, 9])
+def test_the_loss_of_a_message_that_was_stored_late_is_reported(kept: int) -> None:
+    lab = Lab(max_messages=kept)
+    lab.now = NOW + 5
+    lab.store.append(lab.draft(ttl=1), ("user", "u"), lab.now, stamp=NOW)
+    lab.now += 2_000
+    assert lab.replay("t", since=NOW + 4).truncated == ["t"]
+    assert lab.replay("t", since=NOW + 5).truncated == []
+
+
 def test_a_gap_is_reported_after_an_older_message_has_left_the_log() -> None:
     lab = Lab(max_messages=2)
     lab.fill(2)

@@ -207,6 +207,23 @@ def test_in_development_all_users_may_use_demo_and_dev_topics() -> None:
 
 
 @pytest.mark.parametrize(
+    "policy",
+    [
+        """
+rules:
+  - {pattern: room.secret, require: {service: true}}
+  - {pattern: room.*, require: {authenticated: true}}
+"""
+    ],
+    indirect=True,
+)
+def test_the_first_rule_decides_about_a_subscription_to_a_topic(policy: Policy) -> None:
+    assert not policy.may_subscribe_pattern(ALICE, "room.secret")
+    assert policy.may_subscribe_pattern(ALICE, "room.open")
+    assert policy.may_subscribe_pattern(ALICE, "room.*")
+
+
+@pytest.mark.parametrize(
     ("identity", "topic", "expected"),
     [
         (ALICE, "agent.bot2.events", "`agent.<agent_id>.**`) requires agent_access of `bot2`"),

@@ -179,6 +179,7 @@ async def test_a_stream_that_is_cut_between_its_answers_misses_no_later_one(
     async with stream(server, token, body=body) as opened:
         cut = await opened.next()
         last = await opened.next()
+    assert cut.json().keys() == last.json().keys()
     for event, expected in ((cut, ["of the later one"]), (last, [])):
         headers = {"Last-Event-ID": event.id} if event.id else {}
         async with stream(server, token, body=body, headers=headers) as opened:

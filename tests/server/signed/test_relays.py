@@ -291,6 +291,15 @@ async def test_the_end_of_a_broker_is_logged_once_with_its_address_and_the_remed
         assert "the broker has closed the stream; check that the broker is" in logged.message
 
 
+async def test_the_end_of_a_bee_node_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    async with bee() as upstream, node(signed_upstream=upstream.url) as server:
+        async with socket(server) as one:
+            await (await upstream.sockets.get()).close()
+            assert await end_of(one) == (1013, "unavailable")
+        (logged,) = [each for each in caplog.records if each.levelno >= logging.WARNING]
+        assert "the Bee node of signed_upstream no longer relays" in logged.message
+
+
 async def test_an_unreachable_broker_is_answered_with_502() -> None:
     gone = Broker()
     gone.port = free_port()
