@@ -172,6 +172,10 @@ def test_causes_of_a_failure_are_distinguished() -> None:
     why = why_unreachable(wrapped(plain), "h")
     assert "the port answers without TLS (WRONG_VERSION_NUMBER)." in why
     assert "Use ws:// or http://, or the port that uses TLS." in why
+    cut = httpx.RemoteProtocolError("peer closed connection without sending complete message body")
+    assert why_unreachable(cut, "h", port=1) == "h:1 closed the connection."
+    other = httpx.RemoteProtocolError("illegal status line: bytearray(b'SSH-2.0')")
+    assert why_unreachable(other, "h", port=1) == "h:1 does not answer in HTTP."
     assert "cannot be reached (ValueError)" in why_unreachable(ValueError(), "h")
     both = ExceptionGroup("x", [OSError("y"), ConnectionRefusedError()])
     assert "no program uses this port" in why_unreachable(both, "h")

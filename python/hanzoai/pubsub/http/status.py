@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import ssl
 import time
@@ -16,6 +17,8 @@ _CLOSE_CODES: Final = {
     503: 1013,
 }
 _WAIT_MAX: Final = 3_600.0
+_CLOSED: Final = re.compile("disconnected|closed connection|ConnectionTerminated")
+"""What httpx says of a peer that ended the connection before the answer was complete."""
 
 
 def close_code_for(status: int) -> int | None:
@@ -113,6 +116,11 @@ def why_unreachable(
             case _ if proxy is not None and type(cause).__name__ == "ProxyError":  # of httpx
                 status, _, _ = str(cause).partition(" ")
                 return why_refused(int(status) if status.isdecimal() else None, host, proxy)
+            case _ if type(cause).__name__ == "RemoteProtocolError":  # of httpx
+                # The text of the other errors may quote what the peer sent.
+                if _CLOSED.search(str(cause)):
+                    return f"{either} closed the connection."
+                return f"{either} does not answer in HTTP."
             case _:
                 continue
     return f"{either} cannot be reached ({type(error).__name__})."
