@@ -128,7 +128,7 @@ try {
     'Pass one of them',
     'The client is closed.',
     'It could not be sent in time.',
-    'The token would go unencrypted',
+    'would send the token',
     'which JSON does not support',
     'has an empty segment',
   ];

@@ -57,9 +57,10 @@ export function refusePlaintext(urls: Readonly<Record<string, string>>): void {
   for (const field in urls) {
     const { protocol, hostname } = new URL(urls[field] as string);
     if (/^(ws|http):/.test(protocol) && !isLoopback(hostname)) {
-      throw new InsecureUrl(`The token would go unencrypted to ${hostname} over ${protocol}//.`, {
-        field,
-      });
+      throw new InsecureUrl(
+        `${protocol}// would send the token to ${hostname} without encryption.`,
+        { field },
+      );
     }
   }
 }

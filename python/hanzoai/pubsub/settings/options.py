@@ -455,7 +455,7 @@ def read_options(
     Raises:
         InvalidOption: A value has a wrong type or lies out of range, a needed one is missing, or a
             name is not known; `field` names it.
-        InsecureUrl: A token would go unencrypted to another machine.
+        InsecureUrl: It would send a token to another machine without encryption.
     """
     environ = os.environ if environ is None else environ
     given = dict(cast("Mapping[str, object]", settings or {}))

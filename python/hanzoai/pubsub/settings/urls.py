@@ -77,7 +77,7 @@ def refuse_plaintext(found: Endpoints) -> None:
         parts = urlsplit(url)
         if parts.scheme in ("ws", "http") and not is_loopback(parts.hostname or ""):
             raise InsecureUrl(
-                f"The token would go unencrypted to {parts.hostname} over {parts.scheme}://.",
+                f"{parts.scheme}:// would send the token to {parts.hostname} without encryption.",
                 field=field,
             )
 

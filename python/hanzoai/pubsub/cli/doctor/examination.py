@@ -128,7 +128,7 @@ def _plaintext(addresses: list[Address], patient: Patient) -> Finding:
     return failed(
         "tls",
         "insecure_url",
-        f"The token would go unencrypted to {remote[0].host}; the SDK refuses that.",
+        f"The SDK does not send a token to {remote[0].host} without encryption.",
         "Use wss://, or pass --allow-insecure on a trusted network.",
     )
 
