@@ -424,6 +424,54 @@ rules:
 """
 
 
+@pytest.mark.parametrize("id", ["r1", "next"])
+@pytest.mark.parametrize("how", ["a publish", "a route"])
+async def test_a_cancel_before_the_first_event_reaches_the_writer(
+    pubsub_memory: MemoryServer, id: str, how: str
+) -> None:
+    async def route(stream: str, reason: str) -> None:
+        assert stream == "r1"
+        await writer.cancel(reason, by="route")
+
+    on_cancel = route if how == "a route" else None
+    reader = stream_reader(pubsub_memory.client(), TOPIC, id=id, on_cancel=on_cancel)
+    cancelling = asyncio.ensure_future(reader.cancel("enough"))
+    await clock_of(pubsub_memory).advance(1)
+    assert not cancelling.done()
+    writer = await stream_writer(pubsub_memory.client(), TOPIC, id="r1").open()
+    await within(pubsub_memory, cancelling)
+    end = await within(pubsub_memory, reader.final())
+    assert (end.status, end.reason) == ("aborted", "enough")
+
+
+async def test_a_cancel_waits_until_the_reader_knows_whether_there_is_a_stream(
+    pubsub_memory: MemoryServer,
+) -> None:
+    ps = pubsub_memory.client()
+    idle = stream_reader(ps, TOPIC)
+    with pytest.raises(UsageError, match="no stream to cancel"):
+        await within(pubsub_memory, idle.cancel())
+    with pytest.raises(UsageError, match="no stream to cancel"):
+        await within(pubsub_memory, idle.steer("shorter"))
+    await idle.close()
+    writer = await stream_writer(ps, TOPIC).open()
+    reader = stream_reader(ps, TOPIC)
+    await within(pubsub_memory, reader.cancel())
+    assert (await within(pubsub_memory, reader.final())).status == "aborted"
+    assert writer.cancelled
+
+
+async def test_a_cancel_ends_with_a_reader_that_is_closed(pubsub_memory: MemoryServer) -> None:
+    reader = stream_reader(pubsub_memory.client(), TOPIC, id="r1")
+    cancelling = asyncio.ensure_future(reader.cancel())
+    await clock_of(pubsub_memory).advance(1)
+    await reader.close()
+    with pytest.raises(ClosedError):
+        await within(pubsub_memory, cancelling)
+    with pytest.raises(ClosedError):
+        await within(pubsub_memory, reader.cancel())
+
+
 async def test_cancelling_without_permission_raises_an_error(tmp_path: Path) -> None:
     file = tmp_path / "rules.yaml"
     file.write_text(RULES)

@@ -130,6 +130,8 @@ export class StreamReader implements AsyncIterable<StreamEvent>, AsyncDisposable
   private readonly _over = new AbortController();
   private readonly _final: Promise<StreamEnd>;
   private _settle!: (end: StreamEnd | Promise<never>) => void;
+  private readonly _found: Promise<void>;
+  private _find!: () => void;
   private _events: StreamEvent[] = [];
   private readonly _reader = new Stream();
   private _timer: TimerHandle | undefined;
@@ -144,6 +146,9 @@ export class StreamReader implements AsyncIterable<StreamEvent>, AsyncDisposable
     this._clock = driverOf(_client).clock;
     this._final = new Promise((resolve) => {
       this._settle = resolve;
+    });
+    this._found = new Promise((resolve) => {
+      this._find = resolve;
     });
     // The program may ignore how the stream ended.
     this._final.catch(() => {});
@@ -192,22 +197,27 @@ export class StreamReader implements AsyncIterable<StreamEvent>, AsyncDisposable
   /**
    * Ask the writer to end the stream, which then ends with `aborted`.
    *
+   * Before the first event, it waits for the stream: forever, if `id` is one that never begins.
+   *
    * @param reason Text for the writer and all readers.
    * @throws PermissionDenied This client may not publish to the topic.
-   * @throws UsageError No stream has been found yet, or its producer does not support this.
+   * @throws ClosedError The reader was closed before it found the stream.
+   * @throws UsageError There is no `latest` stream, or the producer does not support this.
    */
   async cancel(reason = 'user'): Promise<void> {
     const { onCancel } = this._options;
-    if (onCancel) await onCancel(this._known, reason);
+    if (onCancel) await onCancel(await this._known(), reason);
     else await this._publish('cancel', { reason });
   }
 
   /**
-   * Send data to the writer, which receives it in `onSteer`.
+   * Send data to the writer, which receives it in `onSteer`. It waits for the stream, as `cancel`
+   * does.
    *
    * @param data JSON.
    * @throws PermissionDenied This client may not publish to the topic.
-   * @throws UsageError No stream has been found yet, or its producer does not support this.
+   * @throws ClosedError The reader was closed before it found the stream.
+   * @throws UsageError There is no `latest` stream, or the producer does not support this.
    */
   async steer(data: unknown): Promise<void> {
     await this._publish('steer', { data } as JsonObject);
@@ -232,16 +242,17 @@ export class StreamReader implements AsyncIterable<StreamEvent>, AsyncDisposable
     }
   }
 
-  private get _known(): string {
+  private async _known(): Promise<string> {
+    await Promise.race([this._found, this._final]);
     const { stream, epoch = -1 } = this._core ?? {};
     if (stream && epoch >= 0) return stream;
     throw new UsageError('There is no stream to cancel or steer yet.', {
-      remedy: 'Wait for the first event.',
+      remedy: 'Wait for the first event, or pass the `id` of the stream.',
     });
   }
 
   private async _publish(name: string, more: JsonObject): Promise<void> {
-    const data = { stream: this._known, epoch: this._core?.epoch as number, ...more };
+    const data = { stream: await this._known(), epoch: this._core?.epoch as number, ...more };
     await this._client.publish(this._topic, { type: `stream.${name}`, data, ttl: 60 });
   }
 
@@ -330,6 +341,8 @@ export class StreamReader implements AsyncIterable<StreamEvent>, AsyncDisposable
         if ('reason' in effect) this._settle(event as StreamEnd);
       }
     }
+    // Without a retained stream, a later one is not what the program wanted to cancel.
+    if (core.epoch >= 0 || core.want === 'latest') this._find();
     this._timer?.cancel();
     if (core.due !== undefined && !this._reader.finished)
       this._timer = this._clock.callLater(core.due - this._now, () =>

@@ -82,14 +82,14 @@ export class Reading {
   private _isOutdated = false;
 
   /**
-   * @param _want Id of the stream; `latest` for the newest, `next` for the first new one.
+   * @param want Id of the stream; `latest` for the newest, `next` for the first new one.
    * @param _sender Accept only frames of this sender; empty accepts that of the first frame.
    */
   constructor(
-    private readonly _want = 'latest',
+    readonly want = 'latest',
     private _sender = '',
   ) {
-    if (!/^(latest|next)$/.test(_want)) this.stream = _want;
+    if (!/^(latest|next)$/.test(want)) this.stream = want;
   }
 
   /** The text of the parts. */
@@ -100,11 +100,11 @@ export class Reading {
   /** Take the messages retained before the reader subscribed; call it first. */
   begin(messages: readonly Incoming[], at: number): ReaderEffect[] {
     const keys = messages.filter((one) => this._counts(one)).map(keyOf);
-    if (this._want === 'next') {
+    if (this.want === 'next') {
       this._seen = keys;
       return [];
     }
-    if (this._want === 'latest') this.stream = [...new Set(keys)].filter(isString).at(-1);
+    if (this.want === 'latest') this.stream = [...new Set(keys)].filter(isString).at(-1);
     if (this.stream !== undefined) this._received = at;
     return this._receiveAll(this._newestAnswer(messages), at);
   }

@@ -60,23 +60,24 @@ export const IDLE: StreamState = {
 
 /** @internal Requests to the writer of the stream that is shown at the call. */
 export function controls(shown: () => StreamView | undefined): StreamControls {
-  const reader = (): StreamReader => {
-    const { reader } = shown() ?? {};
-    if (reader) return reader;
+  const reader = (): Promise<StreamReader> => {
+    const { ready } = shown() ?? {};
+    if (ready) return ready;
     throw new UsageError('There is no stream to cancel or steer yet.', {
-      remedy: 'Show a stream, and wait for its status `streaming`.',
+      remedy: 'Show a stream first.',
     });
   };
   return {
-    cancel: async (reason) => reader().cancel(reason),
-    steer: async (data) => reader().steer(data),
+    cancel: async (reason) => (await reader()).cancel(reason),
+    steer: async (data) => (await reader()).steer(data),
   };
 }
 
 /** @internal A displayed stream. */
 export class StreamView {
-  /** Undefined while its code loads. */
-  reader: StreamReader | undefined;
+  /** Its reader, once the code of readers is loaded. */
+  readonly ready: Promise<StreamReader>;
+  private _reader: StreamReader | undefined;
   private readonly _over = new AbortController();
   private _state: StreamState = { ...IDLE, status: 'waiting' };
   private _isDue = false;
@@ -89,7 +90,8 @@ export class StreamView {
     private readonly _show: (state: StreamState) => void,
   ) {
     _show(this._state);
-    this._follow(client, topic, options).catch((error: unknown) =>
+    this.ready = this._open(client, topic, options);
+    this._follow().catch((error: unknown) =>
       this._change({ status: 'failed', error: error as Error }),
     );
   }
@@ -99,12 +101,18 @@ export class StreamView {
     this._over.abort();
   }
 
-  private async _follow(client: PubSub, topic: string, options: StreamOptions): Promise<void> {
+  private async _open(
+    client: PubSub,
+    topic: string,
+    options: StreamOptions,
+  ): Promise<StreamReader> {
     const { readStream } = await import('./reader.js');
-    const { signal } = this._over;
-    if (signal.aborted) return;
-    this.reader = readStream(client, topic, { ...options, signal });
-    for await (const event of this.reader) {
+    this._reader = readStream(client, topic, { ...options, signal: this._over.signal });
+    return this._reader;
+  }
+
+  private async _follow(): Promise<void> {
+    for await (const event of await this.ready) {
       const { kind } = event;
       if (kind === 'done' || kind === 'aborted') this._change({ status: kind, end: event });
       else this._change({ status: kind === 'stalled' ? kind : 'streaming' });
@@ -118,7 +126,7 @@ export class StreamView {
     const draw = (): void => {
       if (!this._isDue || this._over.signal.aborted) return;
       this._isDue = false;
-      const { text = '', parts = [], stale = false } = this.reader ?? {};
+      const { text = '', parts = [], stale = false } = this._reader ?? {};
       this._show({ ...this._state, text, parts, stale });
     };
     globalThis.requestAnimationFrame?.(draw);

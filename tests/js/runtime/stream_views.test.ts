@@ -49,6 +49,22 @@ test('a store of Svelte shows the answer as it grows, and cancels it', async () 
   await server.stop();
 });
 
+test('a store cancels an answer whose reader is still loading', async () => {
+  const server = await new MemoryServer().start();
+  const writer = await begun(server, 'r1');
+  const store = streamStore(server.client(), TOPIC, { id: 'r1' });
+  let status = '';
+  const leave = store.subscribe((state) => {
+    status = state.status;
+  });
+  const cancelling = store.cancel('enough');
+  await until(server, () => status === 'aborted');
+  await cancelling;
+  assert.equal(writer.signal.aborted, true);
+  leave();
+  await server.stop();
+});
+
 test('a store without subscribers unsubscribes, and the answer continues', async () => {
   const server = await new MemoryServer().start();
   const writer = await begun(server, 'r1');

@@ -12,6 +12,7 @@ import {
   StreamCancelled,
   type StreamEvent,
   type StreamReader,
+  type StreamWriter,
   writeStream,
 } from '../../../js/src/streams/index.js';
 import { refusal } from '../../../js/src/streams/sources.js';
@@ -663,10 +664,57 @@ test('readers get the end of an answer that is too large for their server', asyn
   await server.stop();
 });
 
+for (const id of ['r1', 'next']) {
+  for (const how of ['a publish', 'a route']) {
+    test(`a cancel of ${id} before the first event reaches the writer by ${how}`, async () => {
+      const server = await started();
+      let writer: StreamWriter | undefined;
+      const route = (stream: string, reason: string) => {
+        assert.equal(stream, 'r1');
+        return writer?.cancel(reason, 'route');
+      };
+      const onCancel = how === 'a route' ? route : undefined;
+      const reader = readStream(server.client(), TOPIC, { id, onCancel });
+      const cancelling = reader.cancel('enough');
+      await server.clock.advance(1_000);
+      writer = await writeStream(server.client(), TOPIC, { id: 'r1' });
+      await within(server, cancelling);
+      const { kind, text, ...end } = await within(server, reader.final());
+      assert.deepEqual([kind, text], ['aborted', '']);
+      assert.ok('reason' in end && end.reason === 'enough');
+      await server.stop();
+    });
+  }
+}
+
+test('a cancel waits until the reader knows whether there is a stream', async () => {
+  const server = await started();
+  const idle = readStream(server.client(), TOPIC);
+  await assert.rejects(within(server, idle.cancel()), { code: 'usage' });
+  await assert.rejects(within(server, idle.steer('shorter')), { code: 'usage' });
+  idle.close();
+  const writer = await writeStream(server.client(), TOPIC);
+  const reader = readStream(server.client(), TOPIC);
+  await within(server, reader.cancel());
+  assert.equal((await within(server, reader.final())).kind, 'aborted');
+  assert.equal(writer.signal.aborted, true);
+  await server.stop();
+});
+
+test('a cancel ends with a reader that is closed', async () => {
+  const server = await started();
+  const reader = readStream(server.client(), TOPIC, { id: 'r1' });
+  const cancelling = reader.cancel();
+  const ended = assert.rejects(cancelling, { code: 'closed' });
+  await server.clock.advance(1_000);
+  reader.close();
+  await within(server, ended);
+  await server.stop();
+});
+
 test('a cancel without permission is an error, and does not end the stream', async () => {
   const server = await started();
   const reader = readStream(server.client({ token: server.token('mallory') }), TOPIC);
-  await assert.rejects(reader.cancel(), { code: 'usage' });
   const allow = (by: string): boolean => by === 'alice';
   const writer = await writeStream(server.client({ token: server.token('svc') }), TOPIC, { allow });
   await writer.write('a');

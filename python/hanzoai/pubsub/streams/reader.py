@@ -77,6 +77,7 @@ class StreamReader:
         self._pump: asyncio.Task[None] | None = None
         self._heal: asyncio.Task[None] | None = None
         self._error: BaseException | None = None
+        self._begun = False
         self._over = False
         self._end: Final | None = None
 
@@ -112,7 +113,7 @@ class StreamReader:
 
     def open(self) -> Self:
         """Start to follow the stream. ``async with`` and the first iteration do this."""
-        if self._pump is None:
+        if self._pump is None and not self._over:
             self._pump = asyncio.get_running_loop().create_task(self._follow())
         return self
 
@@ -125,26 +126,24 @@ class StreamReader:
         """
         self.open()
         while self._end is None:
-            if self._over:
-                if self._error is None:
-                    raise ClosedError("The reader was closed before the stream ended.")
-                raise self._error.with_traceback(None)
-            await self._wait()
+            await self._more()
         return self._end
 
     async def cancel(self, reason: str = "user") -> None:
         """Ask the writer to end the stream; it then ends with ``Aborted``.
 
-        Calls ``on_cancel`` if it was given; otherwise, publishes ``stream.cancel``.
+        Calls ``on_cancel`` if it was given; otherwise, publishes ``stream.cancel``. Before the
+        first event, it waits for the stream: forever, if ``id`` is one that never begins.
 
         Args:
             reason: Text for the writer and all readers.
 
         Raises:
             PermissionDenied: This client may not publish to the topic.
-            UsageError: No stream is known yet, or its producer does not support streams.
+            ClosedError: The reader was closed before it found the stream.
+            UsageError: There is no ``latest`` stream, or the producer does not support this.
         """
-        stream = self._known()
+        stream = await self._known()
         if self._on_cancel is not None:
             await call(self._on_cancel, stream, reason)
             return
@@ -154,14 +153,17 @@ class StreamReader:
     async def steer(self, data: object) -> None:
         """Send data to the writer, which receives it in ``on_steer``.
 
+        It waits for the stream, as ``cancel`` does.
+
         Args:
             data: JSON.
 
         Raises:
             PermissionDenied: This client may not publish to the topic.
-            UsageError: No stream is known yet, or its producer does not support streams.
+            ClosedError: The reader was closed before it found the stream.
+            UsageError: There is no ``latest`` stream, or the producer does not support this.
         """
-        body = {"stream": self._known(), "epoch": self._core.epoch, "data": data}
+        body = {"stream": await self._known(), "epoch": self._core.epoch, "data": data}
         await self._client.publish(self._topic, {"type": "stream.steer", "data": body, "ttl": 60})
 
     async def close(self) -> None:
@@ -200,13 +202,18 @@ class StreamReader:
     def _now(self) -> int:
         return int(self._clock.now() * 1000)
 
-    def _known(self) -> str:
-        if not self._core.stream or self._core.epoch < 0:
+    async def _known(self) -> str:
+        self.open()
+        core = self._core
+        # Without a retained stream, a later one is not what the program wanted to cancel.
+        while core.epoch < 0 and not (self._begun and core.want == "latest"):
+            await self._more()
+        if not core.stream or core.epoch < 0:
             raise UsageError(
                 "There is no stream to cancel or steer yet.",
-                remedy="Wait for the first event.",
+                remedy="Wait for the first event, or pass the `id` of the stream.",
             )
-        return self._core.stream
+        return core.stream
 
     async def _follow(self) -> None:
         core = self._core
@@ -219,6 +226,7 @@ class StreamReader:
                 batch: list[Any] = []
                 while (message := subscription.take_nowait()) is not None:
                     batch.append(incoming(message))
+                self._begun = True
                 self._perform(core.begin(batch, self._now()))
                 events = subscription.events()
                 while not core.ended and (event := await anext(events, None)) is not None:
@@ -315,6 +323,13 @@ class StreamReader:
     def _tick(self) -> None:
         self._due = math.inf
         self._perform(self._core.tick(self._now()))
+
+    async def _more(self) -> None:
+        if self._over:
+            if self._error is None:
+                raise ClosedError("The reader was closed before the stream ended.")
+            raise self._error.with_traceback(None)
+        await self._wait()
 
     async def _wait(self) -> None:
         waiter = asyncio.get_running_loop().create_future()

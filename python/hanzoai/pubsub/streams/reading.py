@@ -134,7 +134,7 @@ class Reading:
         self.ended = False
         self.ignored = 0
         self.due: int | None = None
-        self._want = want
+        self.want = want
         self._sender = sender
         self._seen: set[str] = set()
         self._writer: str | None = None
@@ -155,10 +155,10 @@ class Reading:
         """Process the messages that were retained when the reader joined, before all others."""
         keys = [_key(message) for message in messages if self._counts(message)]
         named = [key for key in keys if key is not None]
-        if self._want == "next":
+        if self.want == "next":
             self._seen = set(named)
             return []
-        if self._want == "latest" and named:
+        if self.want == "latest" and named:
             self.stream = list(dict.fromkeys(named))[-1]
         if self.stream is not None:
             self._received = at
