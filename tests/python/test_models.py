@@ -41,43 +41,47 @@ ASK: Any = {"model": "m", "stream": True}
 MESSAGES: Any = [{"role": "user", "content": "weather?"}]
 
 
-def answer(recording: str) -> Callable[[httpx2.Request], httpx2.Response]:
-    body = (RECORDED / f"{recording}.sse").read_bytes()
+def beginning(recording: str, share: float) -> bytes:
+    """A share of the events of a recorded answer."""
+    events = (RECORDED / f"{recording}.sse").read_bytes().split(b"\n\n")
+    return b"\n\n".join([*events[: int(len(events) * share)], b""])
+
+
+def answer(recording: str, share: float = 1) -> Callable[[httpx2.Request], httpx2.Response]:
+    body = beginning(recording, share)
     return lambda _: httpx2.Response(200, headers=EVENTS, content=body)
 
 
-def anthropic_client() -> anthropic.AsyncAnthropic:
+def anthropic_client(share: float = 1) -> anthropic.AsyncAnthropic:
     import anthropic
 
-    body = (RECORDED / "anthropic.sse").read_bytes()
-    transport = httpx2.MockTransport(lambda _: httpx2.Response(200, headers=EVENTS, content=body))
-    http = httpx2.AsyncClient(transport=transport)
+    http = httpx2.AsyncClient(transport=httpx2.MockTransport(answer("anthropic", share)))
     return anthropic.AsyncAnthropic(api_key="k", base_url="http://model.test", http_client=http)
 
 
-def openai_client(recording: str) -> openai.AsyncOpenAI:
+def openai_client(recording: str, share: float = 1) -> openai.AsyncOpenAI:
     import openai
 
-    http = httpx2.AsyncClient(transport=httpx2.MockTransport(answer(recording)))
+    http = httpx2.AsyncClient(transport=httpx2.MockTransport(answer(recording, share)))
     return openai.AsyncOpenAI(api_key="k", base_url="http://model.test", http_client=http)
 
 
-async def openai_chat() -> ModelSource:
-    client = openai_client("openai-chat")
+async def openai_chat(share: float = 1) -> ModelSource:
+    client = openai_client("openai-chat", share)
     return from_openai(await client.chat.completions.create(messages=MESSAGES, **ASK))
 
 
-async def openai_responses() -> ModelSource:
-    client = openai_client("openai-responses")
+async def openai_responses(share: float = 1) -> ModelSource:
+    client = openai_client("openai-responses", share)
     return from_openai(await client.responses.create(input="weather?", **ASK))
 
 
-async def anthropic_events() -> ModelSource:
-    client = anthropic_client()
+async def anthropic_events(share: float = 1) -> ModelSource:
+    client = anthropic_client(share)
     return from_anthropic(await client.messages.create(messages=MESSAGES, max_tokens=9, **ASK))
 
 
-SOURCES: dict[str, Callable[[], Awaitable[ModelSource]]] = {
+SOURCES: dict[str, Callable[..., Awaitable[ModelSource]]] = {
     "openai-chat": openai_chat,
     "openai-responses": openai_responses,
     "anthropic": anthropic_events,
@@ -99,6 +103,18 @@ async def test_the_answer_of_a_model_is_published_in_parts(
     assert final.parts == EXPECTED[name]["parts"]
     assert final.reason == EXPECTED[name]["finish_reason"]
     assert tokens(final.usage) == EXPECTED[name]["tokens"]
+
+
+@pytest.mark.parametrize("name", SOURCES)
+async def test_an_answer_whose_model_stream_is_cut_is_aborted(
+    name: str, pubsub_memory: MemoryServer
+) -> None:
+    ps = pubsub_memory.client()
+    with pytest.raises(ModelError, match="without a finish reason"):
+        async with stream_writer(ps, TOPIC, id="r1", window=0) as writer:
+            await writer.pipe(await SOURCES[name](0.5))
+    final = await stream_reader(ps, TOPIC, id="r1").final()
+    assert (final.status, final.reason) == ("aborted", "error")
 
 
 async def test_the_helper_of_anthropic_gives_the_same_parts(pubsub_memory: MemoryServer) -> None:
@@ -203,6 +219,7 @@ async def test_the_asynchronous_stream_of_a_model_may_have_a_plain_close(
     class Stream:
         async def __aiter__(self) -> AsyncIterator[Any]:
             yield {"type": "response.output_text.delta", "delta": "Hi"}
+            yield {"type": "response.completed"}
 
         def close(self) -> None:
             closed.append(True)

@@ -20,7 +20,8 @@ const CALLS = ['tool_use', 'server_tool_use', 'mcp_tool_use'];
  * Text, reasoning, citations and tool calls become parts; the stop reason and the usage go into the
  * end of the stream. When a reader cancels, the request is aborted.
  *
- * @throws ModelError While it is read: the model reported an error.
+ * @throws ModelError While it is read: the model reported an error, or the stream ended without a
+ *   finish reason.
  */
 export function fromAnthropic(stream: AsyncIterable<AnthropicEvent>): ModelSource {
   return sourceOf(stream, new AnthropicEvents());

@@ -31,7 +31,8 @@ const CALLS: Readonly<Record<string, string>> = {
  * Text, reasoning, citations and tool calls become parts; the finish reason and the usage go into
  * the end of the stream. When a reader cancels, the request is aborted.
  *
- * @throws ModelError While it is read: the model reported an error.
+ * @throws ModelError While it is read: the model reported an error, or the stream ended without a
+ *   finish reason.
  */
 export function fromOpenAI(stream: AsyncIterable<OpenAIEvent>): ModelSource {
   return sourceOf(stream, new OpenAIEvents());

@@ -5,13 +5,13 @@ import { checkSource } from '../streams/sources.js';
 
 /** Pieces of one answer, with the finish reason for `pipe`. */
 export interface ModelSource extends AsyncIterable<Piece> {
-  /** Why the model ended; undefined if it gave no reason. */
+  /** Why the model ended; undefined before the end. */
   readonly finishReason: string | undefined;
   /** Its usage as JSON; undefined if it reported none. */
   readonly usage: unknown;
 }
 
-/** The model reported an error in the middle of its answer. */
+/** The model reported an error in the middle of its answer, or its stream was cut. */
 export class ModelError extends Error {
   override readonly name = 'ModelError';
 }
@@ -61,7 +61,12 @@ export function sourceOf<Event>(
             const value = ready.shift();
             if (value !== undefined) return { done: false, value };
             const { done, value: event } = await iterator.next();
-            if (done) return { done, value: undefined };
+            if (done) {
+              if (events.finishReason) return { done, value: undefined };
+              throw new ModelError(
+                'The stream of the model ended without a finish reason: it was cut.',
+              );
+            }
             try {
               ready.push(...(await events.read(event)));
             } catch (error) {

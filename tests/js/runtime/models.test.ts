@@ -32,26 +32,38 @@ const EXPECTED = load<Record<string, Recorded>>('models', 'expected.json');
 const ASKED = { model: 'm', max_tokens: 9, messages: [{ role: 'user', content: 'weather?' }] };
 
 /** Options of a client that receives a recorded answer. */
-const recorded = (name: string) => ({
+const recorded = (name: string, share = 1) => ({
   apiKey: 'k',
   baseURL: 'http://model.test',
   fetch: async () =>
-    new Response(readFileSync(join(SPEC, 'models', `${name}.sse`)), {
-      headers: { 'content-type': 'text/event-stream' },
-    }),
+    new Response(beginning(name, share), { headers: { 'content-type': 'text/event-stream' } }),
 });
 
-const SOURCES: Readonly<Record<string, (name: string) => Promise<ModelSource>>> = {
-  'openai-chat': async (name) =>
+/** A share of the events of a recorded answer. */
+function beginning(name: string, share: number): string {
+  const events = readFileSync(join(SPEC, 'models', `${name}.sse`), 'utf8').split(/(?<=\n\n)/);
+  return events.slice(0, events.length * share).join('');
+}
+
+type Source = (name: string, share?: number) => Promise<ModelSource>;
+
+const SOURCES: Readonly<Record<string, Source>> = {
+  'openai-chat': async (name, share) =>
     fromOpenAI(
-      await new OpenAI(recorded(name)).chat.completions.create({ ...ASKED, stream: true }),
+      await new OpenAI(recorded(name, share)).chat.completions.create({ ...ASKED, stream: true }),
     ),
-  'openai-responses': async (name) =>
+  'openai-responses': async (name, share) =>
     fromOpenAI(
-      await new OpenAI(recorded(name)).responses.create({ model: 'm', input: '?', stream: true }),
+      await new OpenAI(recorded(name, share)).responses.create({
+        model: 'm',
+        input: '?',
+        stream: true,
+      }),
     ),
-  anthropic: async (name) =>
-    fromAnthropic(await new Anthropic(recorded(name)).messages.create({ ...ASKED, stream: true })),
+  anthropic: async (name, share) =>
+    fromAnthropic(
+      await new Anthropic(recorded(name, share)).messages.create({ ...ASKED, stream: true }),
+    ),
   'the helper of anthropic': async () =>
     fromAnthropic(new Anthropic(recorded('anthropic')).messages.stream(ASKED)),
 };
@@ -82,6 +94,11 @@ for (const [name, source] of Object.entries(SOURCES))
     const { reason, usage } = final as { reason?: string; usage?: Record<string, unknown> };
     assert.equal(reason, finish_reason);
     assert.equal(usage?.['output_tokens'] ?? usage?.['completion_tokens'], tokens);
+  });
+
+for (const name of Object.keys(EXPECTED))
+  test(`the answer of a model whose stream is cut is aborted: ${name}`, async () => {
+    await assert.rejects(published(await (SOURCES[name] as Source)(name, 0.5)), ModelError);
   });
 
 test("the stream of the AI SDK's streamText is published part by part", async () => {

@@ -92,8 +92,8 @@ class _Streaming:
 
     @property
     def finish_reason(self) -> str:
-        """Finish reason of the last model; ``stop`` if it gave none."""
-        return self._answer.events.finish_reason or "stop"
+        """Finish reason of the last model; ``unknown`` if it gave none."""
+        return self._answer.events.finish_reason
 
     @property
     def usage(self) -> Any:

@@ -37,7 +37,7 @@ _ANTHROPIC_CALLS: Final = ("tool_use", "server_tool_use", "mcp_tool_use")
 
 
 class ModelError(RuntimeError):
-    """The model reported an error in the middle of its answer."""
+    """The model reported an error in the middle of its answer, or its stream was cut."""
 
 
 class ModelEvents(Protocol):
@@ -48,7 +48,9 @@ class ModelEvents(Protocol):
         usage: Token counts of the model, as JSON; None if unknown.
     """
 
-    finish_reason: str | None
+    @property
+    def finish_reason(self) -> str | None: ...
+
     usage: Any
 
     def read(self, event: Any) -> list[Piece]:
@@ -214,7 +216,8 @@ class LangChainEvents:
     """Messages and chunks that ``stream`` and ``astream`` of a model or a graph yield."""
 
     def __init__(self) -> None:
-        self.finish_reason: str | None = None
+        # Not every model gives a reason.
+        self.finish_reason: str = "unknown"
         self.usage: Any = None
         self._parts = _Growth()
 
@@ -281,7 +284,7 @@ class ModelSource:
 
     @property
     def finish_reason(self) -> str | None:
-        """Finish reason of the model; None if unknown."""
+        """Finish reason of the model; None before the end, ``unknown`` without one in LangChain."""
         return self._events.finish_reason
 
     @property
@@ -295,10 +298,15 @@ class ModelSource:
         if close is not None:
             close()
 
+    def _check_end(self) -> None:
+        if self.finish_reason is None:
+            raise ModelError("The stream of the model ended without a finish reason: it was cut.")
+
     def __iter__(self) -> Iterator[Piece]:
         try:
             for event in self._source:
                 yield from self._events.read(event)
+            self._check_end()
         finally:
             self.close()
 
@@ -314,6 +322,7 @@ class AsyncModelSource(ModelSource):
             async for event in self._source:
                 for piece in self._events.read(event):
                     yield piece
+            self._check_end()
         finally:
             for name in ("aclose", "close"):
                 close = getattr(self._source, name, None)
@@ -325,12 +334,22 @@ class AsyncModelSource(ModelSource):
 
 
 def from_openai(stream: AsyncIterable[Any] | Iterable[Any]) -> ModelSource:
-    """Convert a stream of ``openai`` (Responses API or Chat Completions) to pieces."""
+    """Convert a stream of ``openai`` (Responses API or Chat Completions) to pieces.
+
+    Raises:
+        ModelError: While it is read: the model reported an error, or the stream ended without a
+            finish reason.
+    """
     return _source(stream, OpenAIEvents)
 
 
 def from_anthropic(stream: AsyncIterable[Any] | Iterable[Any]) -> ModelSource:
-    """Convert a stream of ``anthropic`` (``messages.create`` or ``messages.stream``) to pieces."""
+    """Convert a stream of ``anthropic`` (``messages.create`` or ``messages.stream``) to pieces.
+
+    Raises:
+        ModelError: While it is read: the model reported an error, or the stream ended without a
+            stop reason.
+    """
     return _source(stream, AnthropicEvents)
 
 
