@@ -13,6 +13,7 @@ import {
   useState,
 } from 'react';
 
+import { DEVELOPMENT } from '../build.js';
 import { PubSub } from '../client.js';
 import { UsageError } from '../errors.js';
 import type { PubSubOptions } from '../settings/options.js';
@@ -20,18 +21,25 @@ import type { AnyTopics } from '../values.js';
 import { LINGER } from './topic_store.js';
 
 /** Properties of `PubSubProvider`: a client, or the options of one. */
-export interface ProviderProps<Topics extends object = AnyTopics> {
-  /** A client that the program creates and closes. */
-  readonly client?: PubSub<Topics> | undefined;
-  /**
-   * Options of a client that the provider creates, and closes after it unmounts. The options of the
-   * first rendering apply. Define them outside the component to keep the client when the component
-   * mounts again: providers with the same object share a client. For another user, change the `key`
-   * and pass another object.
-   */
-  readonly options?: PubSubOptions | undefined;
+export type ProviderProps<Topics extends object = AnyTopics> = {
   readonly children?: ReactNode;
-}
+} & (
+  | {
+      /** A client that the program creates and closes. */
+      readonly client?: PubSub<Topics> | undefined;
+      readonly options?: undefined;
+    }
+  | {
+      readonly client?: undefined;
+      /**
+       * Options of a client that the provider creates, and closes after it unmounts. The options of
+       * the first rendering apply. Define them outside the component to keep the client when the
+       * component mounts again: providers with the same object share a client. For another user,
+       * change the `key` and pass another object.
+       */
+      readonly options?: PubSubOptions | undefined;
+    }
+);
 
 /** A client that providers created, and the number of providers that use it. */
 interface Lease {
@@ -77,8 +85,16 @@ export function hasEnded({ state }: PubSub): boolean {
   return state === 'failed' || state === 'closed';
 }
 
-/** Provide a client for the components inside. */
+/**
+ * Provide a client for the components inside.
+ *
+ * @throws UsageError It has both a client and options; only in the development build.
+ */
 export function PubSubProvider({ client, options, children }: ProviderProps): ReactElement {
+  if (DEVELOPMENT && client && options)
+    throw new UsageError('PubSubProvider has both `client` and `options`.', {
+      remedy: 'Pass `options` to the constructor of the client, or leave out `client`.',
+    });
   const [own] = useState(options ?? {});
   const [, again] = useReducer((count: number) => count + 1, 0);
   const value = client ?? leaseOf(own).client;

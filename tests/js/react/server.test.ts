@@ -82,6 +82,21 @@ function rendered<View>(hook: () => View): View {
   return seen[0] as View;
 }
 
+test('a provider with both a client and options fails with a usage error', () => {
+  const { ps } = virtualClient();
+  // @ts-expect-error: the options would have no effect.
+  const provider = () =>
+    createElement(PubSubProvider, { client: ps, options: { url: 'wss://a.test' } });
+  assert.throws(
+    () => renderToString(provider()),
+    (error) => {
+      assert.ok(error instanceof UsageError);
+      assert.match(error.message, /both `client` and `options`/);
+      return true;
+    },
+  );
+});
+
 test('a component outside of a provider fails with a usage error', () => {
   const room = createElement(Room, { topic: 'a.b' });
   assert.throws(
