@@ -84,9 +84,9 @@ function rendered<View>(hook: () => View): View {
 
 test('a provider with both a client and options fails with a usage error', () => {
   const { ps } = virtualClient();
+  const options = { url: 'wss://a.test' };
   // @ts-expect-error: the options would have no effect.
-  const provider = () =>
-    createElement(PubSubProvider, { client: ps, options: { url: 'wss://a.test' } });
+  const provider = () => createElement(PubSubProvider, { client: ps, options });
   assert.throws(
     () => renderToString(provider()),
     (error) => {
