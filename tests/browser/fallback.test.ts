@@ -127,5 +127,8 @@ test('if the policy of the page forbids both addresses, the errors name it', asy
     ),
   );
   assert.match(remedies[0] ?? '', /`connect-src` of the page's Content-Security-Policy/);
-  assert.match(remedies[1] ?? '', /The console of the browser names the reason/);
+  assert.match(
+    remedies[1] ?? '',
+    /Check that the server is running\. The console of the browser names the reason/,
+  );
 });

@@ -5,6 +5,7 @@ import { test } from 'node:test';
 
 import { PubSub } from '../../js/src/index.js';
 import { readOptions } from '../../js/src/settings/read_options.js';
+import { endpoints } from '../../js/src/settings/urls.js';
 
 const token = 'x';
 
@@ -19,6 +20,20 @@ for (const [field, urls] of [
     assert.ok(new PubSub({ ...urls, token, allowInsecure: true }));
   });
 }
+
+for (const [url, socket, http] of [
+  ['wss://h:8057/', 'wss://h:8057/ws', 'https://h:8056'],
+  ['wss://h:9000/a/b', 'wss://h:9000/a/b', 'https://h:9000'],
+  ['wss://h:8057/ws?tenant=x', 'wss://h:8057/ws?tenant=x', 'https://h:8056'],
+  ['https://h:8056/', 'wss://h:8057/ws', 'https://h:8056'],
+  ['https://h/pubsub/', 'wss://h/pubsub/ws', 'https://h/pubsub'],
+  ['http://[::1]:8056', 'ws://[::1]:8057/ws', 'http://[::1]:8056'],
+  ['https://h:8057/ws', 'wss://h:8057/ws', 'https://h:8056'],
+  ['http://127.0.0.1:9000/a/ws', 'ws://127.0.0.1:9000/a/ws', 'http://127.0.0.1:9000'],
+] as const)
+  test(`${url} gives the addresses of the socket and of HTTP`, () => {
+    assert.deepEqual(endpoints(url), { socket, http });
+  });
 
 test('an empty `restUrl` is rejected with an explanation', () => {
   const options = { url: 'wss://example.com/ws', restUrl: '', token };

@@ -57,6 +57,8 @@ def refused(**more: Any) -> InvalidOption:
         ("ws://127.0.0.1:8057/ws", "ws://127.0.0.1:8057/ws", "http://127.0.0.1:8056"),
         ("http://[::1]:8056", "ws://[::1]:8057/ws", "http://[::1]:8056"),
         (" WSS://H/ws ", "wss://H/ws", "https://H"),
+        ("https://h:8057/ws", "wss://h:8057/ws", "https://h:8056"),
+        ("http://127.0.0.1:9000/a/ws", "ws://127.0.0.1:9000/a/ws", "http://127.0.0.1:9000"),
     ],
 )
 def test_one_address_gives_the_other(url: str, socket: str, http: str) -> None:

@@ -32,6 +32,6 @@ export function warnOfConnection(client: Connecting): void {
   warned.add(options);
   logger.warn(
     `The WebSocket ${socketUrl} failed (${socketFailure.replace(/\.$/, '')}); using server-sent ` +
-      'events instead. Check the path of `url`, and that proxies pass WebSocket upgrades.',
+      'events instead. Check the port and path of `url`, and that proxies pass WebSocket upgrades.',
   );
 }

@@ -25,25 +25,26 @@ export interface Endpoints {
 /**
  * Read the addresses that the program passed.
  *
- * @param url `ws://`, `wss://`, `http://` or `https://`. A socket URL without a path gets `/ws`.
- *   The other address is derived from it: ws ↔ http, port 8057 ↔ 8056.
+ * @param url `ws://`, `wss://`, `http://` or `https://`. A socket URL without a path gets `/ws`,
+ *   and a URL that ends with `/ws` is a socket URL with any scheme. The other address is derived
+ *   from it: ws ↔ http, port 8057 ↔ 8056.
  * @param restUrl `http://` or `https://`, if the HTTP API has another address.
  * @throws InvalidOption One of them is not such a URL, or contains a user, a password or a token.
  */
 export function endpoints(url: unknown, restUrl?: unknown): Endpoints {
   const { protocol, host, hostname, port, pathname, search } = read(url, 'url', /^(ws|http)s?:/);
   const path = withoutSlash(pathname);
-  const isHttp = protocol.startsWith('h');
+  const isHttp = protocol.startsWith('h') && !path.endsWith(SOCKET_PATH);
   const [usual, other] = isHttp ? [HTTP_PORT, SOCKET_PORT] : [SOCKET_PORT, HTTP_PORT];
-  const scheme = protocol.replace(/ws|http/, isHttp ? 'ws' : 'http');
-  const here = `${protocol}//${host}`;
-  const there = `${scheme}//${port === usual ? `${hostname}:${other}` : host}`;
-  const [socket, http] = isHttp ? [there, here + path] : [here, there];
+  const scheme = (name: string): string => `${protocol.replace(/ws|http/, name)}//`;
+  const there = port === usual ? `${hostname}:${other}` : host;
   const socketPath = isHttp || !path ? path + SOCKET_PATH : pathname;
   const rest = restUrl === undefined ? undefined : read(restUrl, 'restUrl', /^https?:/);
   return {
-    socket: socket + socketPath + search,
-    http: rest ? rest.origin + withoutSlash(rest.pathname) : http,
+    socket: scheme('ws') + (isHttp ? there : host) + socketPath + search,
+    http: rest
+      ? rest.origin + withoutSlash(rest.pathname)
+      : scheme('http') + (isHttp ? host + path : there),
   };
 }
 

@@ -55,7 +55,10 @@ test('the log states once that server-sent events replace the WebSocket, and why
     warning,
     /^The WebSocket ws:\S+\/ws failed \(\S+ cannot be reached: .*404\); using server-sent events /,
   );
-  assert.match(warning, /Check the path of `url`, and that proxies pass WebSocket upgrades\.$/);
+  assert.match(
+    warning,
+    /Check the port and path of `url`, and that proxies pass WebSocket upgrades\.$/,
+  );
 });
 
 test('requested server-sent events cause no warning', async () => {

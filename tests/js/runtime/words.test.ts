@@ -444,7 +444,10 @@ test('a page learns where to look for the reason that the browser hides', async 
   for (const remedy of await remedies()) assert.doesNotMatch(remedy, /browser|HTTPS/);
   Object.assign(globalThis, { location: {} });
   for (const remedy of await remedies())
-    assert.match(remedy, /The console of the browser names the reason/);
+    assert.match(
+      remedy,
+      /Check that the server is running\. The console of the browser names the reason/,
+    );
   await ps.close({ timeout: 0 });
 });
 

@@ -42,17 +42,20 @@ def endpoints(url: object, rest_url: object = None) -> Endpoints:
     """Read the addresses that a program gave.
 
     Args:
-        url: `ws://`, `wss://`, `http://` or `https://`. A socket URL without a path gets `/ws`. The
-            other address follows: ws ↔ http, port 8057 ↔ 8056.
+        url: `ws://`, `wss://`, `http://` or `https://`. A socket URL without a path gets `/ws`, and
+            a URL that ends with `/ws` is a socket URL with any scheme. The other address follows:
+            ws ↔ http, port 8057 ↔ 8056.
         rest_url: `http://` or `https://`, where the HTTP API is elsewhere.
 
     Raises:
         InvalidOption: One of them is not such a URL, or holds a user, a password or a token.
     """
     given = _split(url, "url", (*_TO_HTTP, *_TO_SOCKET))
-    if given.scheme in _TO_HTTP:
-        socket = given._replace(path=given.path if given.path.strip("/") else _SOCKET_PATH)
-        http = given._replace(scheme=_TO_HTTP[given.scheme], path="", query="")
+    if given.scheme in _TO_HTTP or given.path.rstrip("/").endswith(_SOCKET_PATH):
+        scheme = _TO_SOCKET.get(given.scheme, given.scheme)
+        path = given.path if given.path.strip("/") else _SOCKET_PATH
+        socket = given._replace(scheme=scheme, path=path)
+        http = given._replace(scheme=_TO_HTTP[scheme], path="", query="")
         http = http._replace(netloc=_netloc(given, _SOCKET_PORT, _HTTP_PORT))
     else:
         http = given._replace(path=given.path.rstrip("/"), query="")
