@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import json
 import random
+import tracemalloc
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -221,6 +223,20 @@ def test_the_long_patterns_of_a_client_are_matched_together(wildcards: tuple[str
     assert len(trie._blocks) < 20
 
 
+def test_the_memory_of_long_patterns_grows_with_their_segments_alone() -> None:
+    trie: TopicTrie[int] = TopicTrie()
+    names = (f"{n:x}" for n in range(100_000))
+    patterns = [".".join(["**", *islice(names, 60)]) for _ in range(512)]
+    tracemalloc.start()
+    try:
+        for n, pattern in enumerate(patterns):
+            trie.insert(pattern, n)
+        assert trie.match("a." + patterns[-1].removeprefix("**.")) == (511,)
+        assert tracemalloc.get_traced_memory()[1] < 500 * 60 * len(patterns)
+    finally:
+        tracemalloc.stop()
+
+
 def test_long_patterns_cost_a_shorter_topic_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     trie: TopicTrie[int] = TopicTrie()
     trie.insert("**.a.b.c.d.e.f", 1)
@@ -251,6 +267,17 @@ def test_long_patterns_that_come_and_go_fill_the_blocks_of_others() -> None:
     assert trie.match("x.a.b.c.d.e.4499") == (4_499,)
     assert trie.match("x.a.b.c.d.e.200") == (200,)
     assert trie.match("x.a.b.c.d.e.201") == ()
+
+
+def test_a_long_pattern_that_comes_and_goes_uses_no_more_memory() -> None:
+    trie: TopicTrie[int] = TopicTrie()
+    trie.insert("**.a.b.c.d.e.f", 1)
+    for n in range(2_000):
+        trie.insert(f"**.a.b.c.d.e.{n}", n)
+        trie.remove(f"**.a.b.c.d.e.{n}", n)
+    (block,) = trie._blocks
+    assert block._size < 100
+    assert trie.match("x.a.b.c.d.e.f") == (1,)
 
 
 def test_a_long_pattern_does_not_continue_in_the_next_one() -> None:

@@ -33,7 +33,10 @@ _LONG_ENDLESS: Final = 6
 """The same, if the pattern has `**` before other segments."""
 
 _BLOCK: Final = 256
-"""Maximum long patterns that are matched together: a change compiles all of them again."""
+"""Maximum long patterns that are matched together."""
+
+_FEW: Final = 8
+"""Places of a segment in such patterns that are then joined to one mask."""
 
 _NAME: Final = re.compile(r"[a-zA-Z0-9_-]+(?:\.[a-zA-Z0-9_-]+)*", re.ASCII)
 _PATTERN: Final = re.compile(r"(?:[a-zA-Z0-9_-]+|\*\*?)(?:\.(?:[a-zA-Z0-9_-]+|\*\*?))*", re.ASCII)
@@ -140,62 +143,86 @@ class _Block(Generic[V]):
     """Long patterns that are matched together.
 
     One bit for each segment of each pattern says whether the topic so far ends there, so that a
-    segment of the topic costs a few operations for all patterns.
+    segment of the topic costs a few operations for all patterns. A removed pattern keeps its bits
+    until half of the patterns are removed.
     """
 
-    __slots__ = ("_automaton", "patterns")
+    __slots__ = (
+        "_endless", "_ends", "_few", "_last", "_many", "_size", "_starts", "_wild", "patterns",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.patterns: dict[str, dict[V, None]] = {}
-        self._automaton: _Automaton[V] | None = None
+        self._build()
 
-    def change(self) -> None:
-        """A pattern was added or removed."""
-        self._automaton = None
+    @property
+    def full(self) -> bool:
+        """Whether it has no room for another pattern."""
+        return len(self._ends) >= _BLOCK
+
+    def add(self, pattern: str) -> None:
+        """Add a pattern without values."""
+        self.patterns[pattern] = {}
+        self._append(pattern)
+
+    def remove(self, pattern: str) -> None:
+        """Remove a pattern whose values were removed."""
+        del self.patterns[pattern]
+        if len(self._ends) >= 2 * len(self.patterns):
+            self._build()
 
     def match(self, topic: list[str]) -> Iterator[dict[V, None]]:
         """The values of each pattern that takes the topic."""
-        if self._automaton is None:
-            self._automaton = _Automaton(self.patterns)
-        return self._automaton.match(topic)
-
-
-class _Automaton(Generic[V]):
-    __slots__ = ("_endless", "_ends", "_inner", "_last", "_literal", "_starts", "_wild")
-
-    def __init__(self, patterns: dict[str, dict[V, None]]) -> None:
-        self._literal: dict[str, int] = {}
-        self._ends: dict[int, dict[V, None]] = {}
-        self._starts = self._last = self._wild = self._endless = 0
-        bit = 1
-        for pattern, values in patterns.items():
-            self._starts |= bit
-            for segment in pattern.split("."):
-                if segment in ("*", "**"):
-                    self._wild |= bit
-                    if segment == "**":
-                        self._endless |= bit
-                else:
-                    self._literal[segment] = self._literal.get(segment, 0) | bit
-                bit <<= 1
-            self._last |= bit >> 1
-            self._ends[bit >> 1] = values
-        # The last segment of a pattern is not followed by the first one of the next pattern.
-        self._inner = ~self._starts
-
-    def match(self, topic: list[str]) -> Iterator[dict[V, None]]:
-        literal, wild, endless, inner = self._literal, self._wild, self._endless, self._inner
-        state = self._starts & (literal.get(topic[0], 0) | wild)
-        for index in range(1, len(topic)):
+        wild, endless, inner = self._wild, self._endless, ~self._starts
+        many, few = self._many, self._few
+        state = self._starts
+        for index, segment in enumerate(topic):
+            taken = wild | many.get(segment, 0)
+            for place in few.get(segment, ()):
+                taken |= 1 << place
+            if index:
+                # The last segment of a pattern is not followed by the first one of the next.
+                state = (state << 1) & inner & taken | state & endless
+            else:
+                state &= taken
             if not state:
                 return
-            taken = literal.get(topic[index], 0) | wild
-            state = (state << 1) & inner & taken | state & endless
         state &= self._last
         while state:
             end = state & -state
             state ^= end
-            yield self._ends[end]
+            yield self._ends[end.bit_length() - 1]
+
+    def _build(self) -> None:
+        self._size = self._starts = self._last = self._wild = self._endless = 0
+        # The places of each literal: a mask has a bit for each segment of the block, so it is worth
+        # its memory for several places only.
+        self._many: dict[str, int] = {}
+        self._few: dict[str, tuple[int, ...]] = {}
+        self._ends: dict[int, dict[V, None]] = {}
+        for pattern in self.patterns:
+            self._append(pattern)
+
+    def _append(self, pattern: str) -> None:
+        few, many = self._few, self._many
+        start, place = self._size, self._size
+        wild = endless = 0
+        for segment in pattern.split("."):
+            if segment in ("*", "**"):
+                wild |= 1 << place - start
+                endless |= (segment == "**") << place - start
+            else:
+                few[segment] = places = (*few.get(segment, ()), place)
+                if len(places) == _FEW:
+                    many[segment] = many.get(segment, 0) | sum(1 << each for each in places)
+                    few[segment] = ()
+            place += 1
+        self._size = place
+        self._starts |= 1 << start
+        self._last |= 1 << place - 1
+        self._wild |= wild << start
+        self._endless |= endless << start
+        self._ends[place - 1] = self.patterns[pattern]
 
 
 class TopicTrie(Generic[V]):
@@ -338,9 +365,8 @@ class TopicTrie(Generic[V]):
         if block is None:
             block = next(iter(self._room), None) or self._new_block()
             self._places[pattern] = block
-            block.patterns[pattern] = {}
-            block.change()
-            if len(block.patterns) >= _BLOCK:
+            block.add(pattern)
+            if block.full:
                 del self._room[block]
         return block
 
@@ -356,13 +382,13 @@ class TopicTrie(Generic[V]):
         del block.patterns[pattern][value]
         self._size -= 1
         if not block.patterns[pattern]:
-            del block.patterns[pattern], self._places[pattern]
-            block.change()
-            if block.patterns:
-                self._room[block] = None
-            else:
+            block.remove(pattern)
+            del self._places[pattern]
+            if not block.patterns:
                 del self._blocks[block]
                 self._room.pop(block, None)
+            elif not block.full:
+                self._room[block] = None
         return True
 
 
