@@ -256,6 +256,21 @@ def test_presence_is_delivered_to_clients_that_request_it() -> None:
     assert [each.client_id for each in lab.router.watchers("t.x")] == ["c"]
 
 
+def test_only_patterns_that_match_are_asked_whether_they_receive_presence() -> None:
+    class Silent(set[str]):
+        asked = 0
+
+        def __contains__(self, pattern: object) -> bool:
+            self.asked += 1
+            return super().__contains__(pattern)
+
+    lab = Lab()
+    quiet = lab.add(lab.connection("a"), "t.*", *(f"u.{n}.*" for n in range(100)))
+    quiet.silent = silent = Silent({"t.*"})
+    assert list(lab.router.watchers("t.x")) == []
+    assert silent.asked == 1
+
+
 def test_known_routes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(routing, "ROUTES_MAX", 10)
     lab = Lab()

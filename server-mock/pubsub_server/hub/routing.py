@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from hanzoai.pubsub.topics import TopicTrie, is_wildcard, matches
+from hanzoai.pubsub.topics import TopicTrie, is_wildcard
 from pubsub_server.hub.topic_tree import TopicTree
 
 if TYPE_CHECKING:
@@ -209,7 +209,13 @@ class Router:
         """Connections that receive presence of a topic."""
         route = self.route(topic)
         if route.watchers is None:
-            route.watchers = {each: None for each in route if watches(each, topic)}
+            loud = {
+                each
+                for name in (topic, *self._trie.match(topic))
+                for each in self._holders(name)
+                if watches(each, name)
+            }
+            route.watchers = {each: None for each in route if each in loud}
         return route.watchers
 
     def route(self, topic: str) -> Route:
@@ -276,33 +282,25 @@ class Router:
             route.discard(connection)
 
     def _work_out(self, topic: str) -> Route:
-        known = self._exact.get(topic)
-        if known is None:
-            found: dict[Connection, None] = {}
-        elif isinstance(known, dict):
-            found = known
-        else:
-            found = {known: None}
-        if self._patterns and (patterns := self._trie.match(topic)):
-            holders: dict[Connection, None] = {}
-            for pattern in patterns:
-                holders |= self._patterns[pattern]
-            found = dict(found)
-            for connection in holders:
-                if connection not in found and self._allowed(connection, topic):
-                    found[connection] = None
+        found = dict.fromkeys(self._holders(topic))
+        holders: dict[Connection, None] = {}
+        for pattern in self._trie.match(topic):
+            holders |= self._patterns[pattern]
+        for connection in holders:
+            if connection not in found and self._allowed(connection, topic):
+                found[connection] = None
         return Route(found) if found else NOWHERE
+
+    def _holders(self, name: str) -> Iterable[Connection]:
+        """The connections with a subscription to exactly this topic or pattern."""
+        known = self._patterns.get(name) or self._exact.get(name) or ()
+        return known if isinstance(known, dict | tuple) else (known,)
 
     def exact_topics(self) -> Sequence[str]:
         """Topics with a subscriber by name."""
         return list(self._exact)
 
 
-def watches(connection: Connection, topic: str) -> bool:
-    """Whether one of the connection's patterns for this topic was subscribed with presence."""
-    silent = connection.silent
-    if silent is None:
-        return True
-    if len(silent) >= len(connection.patterns):
-        return False
-    return any(pattern not in silent and matches(pattern, topic) for pattern in connection.patterns)
+def watches(connection: Connection, pattern: str) -> bool:
+    """Whether a subscription of the connection was made with presence."""
+    return connection.silent is None or pattern not in connection.silent
