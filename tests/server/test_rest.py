@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -564,6 +565,42 @@ async def test_odd_bytes_in_a_head_are_no_failure(
         request_line += b"\r\nAuthorization: " + token
     answer = await raw(server, request_line + b"\r\nHost: x\r\nConnection: close\r\n\r\n")
     assert 200 <= int(answer.split(b" ")[1]) < 500
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        (b"GET " + b"/" * 60_000 + b" HTTP/1.1", 404),
+        (b"GET /" + b"a/.." * 15_000 + b"?q HTTP/1.1", 404),
+        (
+            f"POST {MESSAGES} HTTP/1.1\r\nContent-Type: application/json".encode() + b";a" * 15_000,
+            201,
+        ),
+        (f"POST {MESSAGES} HTTP/1.1\r\nContent-Type: multipart/x".encode() + b';a="' * 8_000, 415),
+    ],
+)
+async def test_a_long_head_takes_few_steps(server: RunningServer, head: bytes, status: int) -> None:
+    head += b"\r\nAuthorization: " + server.admin_token().encode()
+    body = b"\r\nHost: x\r\nConnection: close\r\nContent-Length: 10\r\n\r\n" + b'{"data":1}'
+    calls = 0
+
+    def count(*event: object) -> None:
+        nonlocal calls
+        calls += 1
+
+    sys.setprofile(count)
+    try:
+        answer = await raw(server, head + body)
+    finally:
+        sys.setprofile(None)
+    assert int(answer.split(b" ")[1]) == status
+    assert calls < 20_000
+
+
+async def test_the_type_of_a_body_may_have_parameters_and_any_case(rest: httpx.AsyncClient) -> None:
+    for kind in ("Application/JSON ; charset=utf-8", "application/cloudevents+json"):
+        answer = await rest.post(MESSAGES, content=b'{"data":1}', headers={"Content-Type": kind})
+        assert answer.status_code == 201
 
 
 async def test_a_websocket_request_to_the_http_port_names_the_right_address(

@@ -33,6 +33,10 @@ if TYPE_CHECKING:
 MAX_LINE: Final = 65_536
 """Maximum bytes of a request line: room for several hundred topics."""
 
+MAX_PATH: Final = 1_024
+"""Maximum bytes of the path in it, with room for an encoded topic: with 60,000 slashes, aiohttp's
+router would take a second."""
+
 MAX_FIELD: Final = 32_768
 """Maximum bytes of a header: room for the largest token."""
 
@@ -225,6 +229,8 @@ class HttpConnection(web.RequestHandler):
         self.version_refused = message.version not in (HttpVersion10, HttpVersion11)
         if self.version_refused:
             message = message._replace(version=HttpVersion11)
+        if len(message.url.raw_path) > MAX_PATH:
+            message = message._replace(url=message.url.with_path("/-"))
         return self._unversioned(message, payload, protocol, writer, task)
 
     def begin_request(self, address: str | None) -> bool:

@@ -211,7 +211,9 @@ async def json_object(
         ServiceError: `invalid_frame`, `payload_too_large`; `UnsupportedMedia` for a body of
             another type.
     """
-    if request.content_type != "application/json" and not request.content_type.endswith("+json"):
+    # `request.content_type` also parses the parameters, which takes seconds for thousands of them.
+    media = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    if media != "application/json" and not media.endswith("+json"):
         raise UnsupportedMedia(
             "unsupported", "the body is not of type application/json", field="Content-Type"
         )
