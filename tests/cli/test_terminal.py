@@ -109,6 +109,22 @@ async def test_an_empty_history_says_so(shell: Shell, server: RunningServer) -> 
     assert await shell.run("history", "demo.a") == (Exit.OK, "no messages\n")
 
 
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ("history", "demo.a"),
+        ("subscribe", "demo.a", "--history", "1"),
+        ("subscribe", "demo.a", "--history", "1", "--count", "1"),
+    ],
+)
+async def test_json_on_a_terminal_shows_control_characters_of_messages_as_escapes(
+    shell: Shell, other: PubSubClient, argv: tuple[str, ...]
+) -> None:
+    await other.publish("demo.a", {"data": "a\x9b2Jb"})
+    _, text = await shell.run(*argv, "--json", closes_at="}\n")
+    assert '"a\\u009b2Jb"' in text
+
+
 class Stalling:
     """A reader of a stream that ends after a long stall."""
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from hanzoai.pubsub.cli.arguments import read_file, usage_error
 from hanzoai.pubsub.cli.exits import Exit
 from hanzoai.pubsub.cli.lines import binary_input
-from hanzoai.pubsub.cli.output import Output, encode
+from hanzoai.pubsub.cli.output import Output
 from hanzoai.pubsub.cli.session import DEFAULT_TIMEOUT, run
 from hanzoai.pubsub.cli.writer import Writer
 from hanzoai.pubsub.eventstream.client import EventStreamClient
@@ -118,9 +118,7 @@ class _Reader:
                         await task
                 if self._args.count is not None:
                     listed = [to_json(event) for event in self._collected]
-                    await self._writer.write(
-                        encode({"events": listed, "timeout": not complete}) + "\n"
-                    )
+                    await self._writer.record({"events": listed, "timeout": not complete})
         if self._args.count is not None and not complete:
             return Exit.TIMEOUT
         return Exit.OK
@@ -136,7 +134,7 @@ class _Reader:
                     state="connected",
                 )
             if self._args.count is None:
-                await self._writer.write(encode(to_json(event)) + "\n")
+                await self._writer.record(to_json(event))
                 continue
             self._collected.append(event)
             if len(self._collected) == self._args.count:

@@ -14,7 +14,7 @@ from hanzoai.pubsub.cli.arguments import (
 )
 from hanzoai.pubsub.cli.exits import Exit
 from hanzoai.pubsub.cli.messages import parts, to_json
-from hanzoai.pubsub.cli.output import Output, encode
+from hanzoai.pubsub.cli.output import Output
 from hanzoai.pubsub.cli.session import DEFAULT_TIMEOUT, build_client, run
 from hanzoai.pubsub.cli.writer import Writer
 from hanzoai.pubsub.errors import InvalidOption
@@ -79,7 +79,7 @@ async def _print(args: Namespace, output: Output) -> int:
             if output.pretty:
                 output.line(*parts(message))
             else:
-                await writer.write(encode(to_json(message)) + "\n")
+                await writer.record(to_json(message))
         if empty and args.before is not None:
             await _check_before(ps, args)
     finally:

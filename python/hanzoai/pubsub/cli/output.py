@@ -169,10 +169,14 @@ class Output:
         return self._consoles[error]
 
 
+def json_line(stream: TextIO, value: Json) -> str:
+    """A line of JSON for this stream: for a terminal, without characters that affect it."""
+    line = encode(value) + "\n"
+    return line.translate(_JSON_ESCAPED) if stream.isatty() else line
+
+
 def _write_json(stream: TextIO, value: Json) -> None:
-    """Write a line of JSON, and flush. On a terminal, it has no characters that affect it."""
-    line = encode(value)
-    stream.write((line.translate(_JSON_ESCAPED) if stream.isatty() else line) + "\n")
+    stream.write(json_line(stream, value))
     stream.flush()
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from hanzoai.pubsub.cli.arguments import Parser, connection_arguments
 from hanzoai.pubsub.cli.exits import Exit
 from hanzoai.pubsub.cli.messages import MEMBER_COLUMNS, member_row, member_to_json
-from hanzoai.pubsub.cli.output import Output, encode
+from hanzoai.pubsub.cli.output import Output
 from hanzoai.pubsub.cli.session import DEFAULT_TIMEOUT, build_client, connect, run
 from hanzoai.pubsub.cli.writer import Writer
 from hanzoai.pubsub.topics import validate_topic
@@ -88,9 +88,7 @@ async def _watch(ps: PubSubClient, args: Namespace, output: Output) -> None:
                         output.line((f"{change:<8}", "magenta"), (member.name, "bold"), status)
                     else:
                         line = {"change": change, "topic": event.topic}
-                        await writer.write(
-                            encode({**line, "member": member_to_json(member)}) + "\n"
-                        )
+                        await writer.record({**line, "member": member_to_json(member)})
                 known = present
     except TimeoutError:
         if not reached.expired():

@@ -180,4 +180,4 @@ class _Asker:
         elif self._output.pretty:
             self._output.line(*parts(reply))
         else:
-            await self._writer.write(encode(to_json(reply)) + "\n")
+            await self._writer.record(to_json(reply))

@@ -209,7 +209,7 @@ class _Answerer:
             )
         else:
             try:
-                await self._writer.write(encode(record) + "\n")
+                await self._writer.record(record)
             except OutputError as error:
                 self._failure = error
                 self._over.set()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from hanzoai.pubsub.cli.arguments import Parser, connection_arguments, usage_error
 from hanzoai.pubsub.cli.exits import Exit
 from hanzoai.pubsub.cli.lines import binary_input, read_chunks
-from hanzoai.pubsub.cli.output import Output, encode
+from hanzoai.pubsub.cli.output import Output
 from hanzoai.pubsub.cli.session import DEFAULT_TIMEOUT, build_client, run
 from hanzoai.pubsub.cli.writer import Writer
 from hanzoai.pubsub.streams import (
@@ -113,7 +113,7 @@ async def _print(reader: StreamReader, args: Namespace, output: Output) -> int:
     async with reader:
         async for event in reader:
             if not bare:
-                await out.write(encode(_json(event)) + "\n")
+                await out.record(_json(event))
                 continue
             text = ""
             if isinstance(event, Delta):

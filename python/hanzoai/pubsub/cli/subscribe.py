@@ -25,7 +25,7 @@ from hanzoai.pubsub.cli.messages import (
     presence_to_json,
     to_json,
 )
-from hanzoai.pubsub.cli.output import Output, encode
+from hanzoai.pubsub.cli.output import Output, encode, json_line
 from hanzoai.pubsub.cli.session import DEFAULT_TIMEOUT, build_client, connect, run
 from hanzoai.pubsub.cli.writer import Writer
 from hanzoai.pubsub.errors import InvalidTopic
@@ -217,20 +217,18 @@ class _Reader:
     async def _print(self, message: Message) -> None:
         if self._args.count is not None:
             self._collected.append(message)
-        elif self._output.pretty and not self._args.raw:
+        elif self._args.raw:
+            data = message.data if isinstance(message.data, str) else encode(message.data)
+            await self._writer.write(data + "\n")
+        elif self._output.pretty:
             self._output.line(*parts(message))
         else:
-            await self._writer.write(self._line(message) + "\n")
-
-    def _line(self, message: Message) -> str:
-        if not self._args.raw:
-            return encode(to_json(message))
-        return message.data if isinstance(message.data, str) else encode(message.data)
+            await self._writer.record(to_json(message))
 
     def _array(self) -> str:
         values = [m.data if self._args.raw else to_json(m) for m in self._collected]
         if not self._output.pretty:
-            return encode(values) + "\n"
+            return json_line(self._output.out, values)
         import json
 
         return json.dumps(values, ensure_ascii=True, indent=2) + "\n"
@@ -245,7 +243,7 @@ class _Reader:
                 (f"{change.topic} ", "cyan"), (f"{change.change} ", "magenta"), names or "no one"
             )
         elif self._args.count is None:
-            await self._writer.write(encode(presence_to_json(change)) + "\n")
+            await self._writer.record(presence_to_json(change))
 
     def _tell_state(self, change: StateChange) -> None:
         if change.to in {"reconnecting", "suspended"}:

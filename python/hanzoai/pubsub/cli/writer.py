@@ -8,10 +8,11 @@ import stat
 import sys
 from typing import TYPE_CHECKING
 
+from hanzoai.pubsub.cli.output import json_line
 from hanzoai.pubsub.cli.stdio import ESCAPE, OutputError
 
 if TYPE_CHECKING:
-    from hanzoai.pubsub.cli.output import Output
+    from hanzoai.pubsub.cli.output import Json, Output
 
 
 class Writer:
@@ -34,6 +35,10 @@ class Writer:
             return
         if sys.platform != "win32" and (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
             self._fd = fd
+
+    async def record(self, value: Json) -> None:
+        """Write one result as a line of JSON, and flush."""
+        await self.write(json_line(self._out, value))
 
     async def write(self, text: str) -> None:
         """Write and flush.
