@@ -353,6 +353,34 @@ def test_ctrl_c_at_an_import_ends_it_without_a_traceback(number: int) -> None:
     assert (ended.returncode, ended.stderr) == (Exit.INTERRUPTED, b"")
 
 
+INTERRUPTED_LOOP = """
+import os, selectors, signal, sys
+
+close = selectors.DefaultSelector.close
+
+def interrupted(selector):
+    os.kill(os.getpid(), signal.SIGINT)
+    close(selector)
+
+selectors.DefaultSelector.close = interrupted
+from hanzo_pubsub_program import main
+sys.exit(main())
+"""
+"""Runs the program, and sends Ctrl-C when it closes its event loop."""
+
+
+def test_ctrl_c_while_the_event_loop_closes_leaves_no_traceback() -> None:
+    ended = subprocess.run(
+        (sys.executable, "-c", INTERRUPTED_LOOP, "presence", "demo.a"),
+        env={**os.environ, "HANZO_PUBSUB_URL": "ws://127.0.0.1:9/ws", "HANZO_PUBSUB_TOKEN": ""},
+        capture_output=True,
+        timeout=LIMIT,
+        check=False,
+    )
+    assert json.loads(ended.stderr)["code"] == "unauthenticated"
+    assert ended.returncode == Exit.AUTH
+
+
 def test_ctrl_c_leaves_no_output_that_cannot_be_written_to_the_interpreter(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

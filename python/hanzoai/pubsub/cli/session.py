@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import signal
@@ -188,7 +189,12 @@ def run(output: Output, args: Namespace, work: Callable[[], Coroutine[Any, Any, 
                     loop.add_signal_handler(number, interrupt, code)
             except (AttributeError, NotImplementedError, RuntimeError):
                 break  # Windows, or a loop outside of the main thread: rely on KeyboardInterrupt
-        return await work()
+        try:
+            return await work()
+        finally:
+            # A closing loop removes its handlers last, and a signal would find its pipe closed.
+            with contextlib.suppress(ValueError):
+                signal.set_wakeup_fd(-1)
 
     try:
         return asyncio.run(guarded())
