@@ -12,6 +12,7 @@ import signal
 import sys
 import threading
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
@@ -37,12 +38,24 @@ from pubsub_server.settings import sources as config_sources
 from pubsub_server.settings.sources import SettingsError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Sequence
 
     from pubsub_server.settings.config import Settings
     from pubsub_server.settings.sources import Examined
 
 OK: Final = 0
+_TTL: Final = 3600.0
+"""Seconds until a token expires."""
+_GRANTS: Final = [
+    "name",
+    "avatar_url",
+    "orgs",
+    "sessions_owned",
+    "sessions_shared",
+    "agents",
+    "bulk",
+]
+"""Options of `token` that an entry of an API key has, if they are given."""
 
 _LOG: Final = logging.getLogger("pubsub_server")
 
@@ -224,9 +237,8 @@ def _token(argv: Sequence[str]) -> int:
     parser.add_argument(
         "--ttl",
         type=duration,
-        default=3600.0,
         metavar="TIME",
-        help="time until the token expires [default: 1h]",
+        help="time until it expires [default: 1h; an API key does not expire]",
     )
     parser.add_argument(
         "--dev-key-file",
@@ -238,12 +250,8 @@ def _token(argv: Sequence[str]) -> int:
         "--api-key", action="store_true", help="create an API key instead of a token"
     )
     options = parser.parse_args(argv)
-    fields: dict[str, list[str]] = {
-        name: getattr(options, name)
-        for name in ("orgs", "sessions_owned", "sessions_shared", "agents")
-    }
     if options.api_key:
-        return _api_key(options.user, options.kind, options.name, fields, options.bulk)
+        return _api_key(options)
     named = options.dev_key_file or os.environ.get("HANZO_PUBSUB_DEV_KEY_FILE")
     try:
         key = dev_tokens.load_key(Path(named) if named else None)
@@ -254,28 +262,27 @@ def _token(argv: Sequence[str]) -> int:
             key,
             options.user,
             kind=options.kind,
-            ttl=options.ttl,
+            ttl=options.ttl or _TTL,
             name=options.name,
             avatar_url=options.avatar_url,
-            orgs=fields["orgs"],
-            sessions_owned=fields["sessions_owned"],
-            sessions_shared=fields["sessions_shared"],
-            agents=fields["agents"],
+            orgs=options.orgs,
+            sessions_owned=options.sessions_owned,
+            sessions_shared=options.sessions_shared,
+            agents=options.agents,
             bulk=options.bulk,
         )
     )
     return OK
 
 
-def _api_key(
-    user: str, kind: str, name: str | None, fields: Mapping[str, list[str]], bulk: bool
-) -> int:
+def _api_key(options: argparse.Namespace) -> int:
     key, digest = api_keys.generate()
-    entry: dict[str, object] = {"id": f"{user}-{digest[:8]}", "sha256": digest, "user": user}
-    entry |= {"kind": kind} if kind != "user" else {}
-    entry |= {"name": name} if name else {}
-    entry |= {"bulk": True} if bulk else {}
-    entry |= {field: values for field, values in fields.items() if values}
+    entry = {"id": f"{options.user}-{digest[:8]}", "sha256": digest, "user": options.user}
+    entry |= {"kind": options.kind} if options.kind != "user" else {}
+    entry |= {field: value for field in _GRANTS if (value := getattr(options, field))}
+    if options.ttl:
+        expiry = datetime.now(UTC) + timedelta(seconds=options.ttl)
+        entry["expires_at"] = expiry.isoformat(timespec="seconds")
     if sys.stdout.isatty():
         # As the file has it, to paste.
         print(yaml.safe_dump({"key": key, "keys": [entry]}, sort_keys=False), end="")

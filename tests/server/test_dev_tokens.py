@@ -120,6 +120,12 @@ def test_a_key_that_others_may_read_or_that_is_short_is_refused(tmp_path: Path) 
         load_key(file)
 
 
+def test_a_folder_for_the_key_is_named_as_such(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    with pytest.raises(KeyFileError, match=r"cannot be read: Is a directory$"):
+        load_key(tmp_path)
+
+
 def test_no_folder_is_made_for_a_key_file_that_is_named(tmp_path: Path) -> None:
     with pytest.raises(KeyFileError, match="its folder does not exist"):
         load_key(tmp_path / "mistyped" / "dev.key")

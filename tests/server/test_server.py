@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -377,6 +378,21 @@ def test_a_new_api_key_is_printed_with_its_entry(
     assert printed["entry"]["sha256"] == hash_key(printed["key"])
     assert printed["entry"]["kind"] == "service"
     assert printed["entry"]["orgs"] == ["acme"]
+
+
+def test_the_entry_of_a_new_api_key_has_every_option_of_the_command(
+    environ: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    del environ
+    given = ("--name", "Gate", "--avatar-url", "https://a.example/a.png", "--agent", "a1", "--bulk")
+    _, out, _ = run(capsys, "token", "--api-key", "--user", "gateway", "--ttl", "2d", *given)
+    entry = json.loads(out)["entry"]
+    assert (entry["name"], entry["avatar_url"]) == ("Gate", "https://a.example/a.png")
+    assert (entry["agents"], entry["bulk"]) == (["a1"], True)
+    remaining = datetime.fromisoformat(entry["expires_at"]) - datetime.now(UTC)
+    assert timedelta(days=1) < remaining <= timedelta(days=2)
+    _, out, _ = run(capsys, "token", "--api-key", "--user", "gateway")
+    assert "expires_at" not in json.loads(out)["entry"]
 
 
 def test_on_a_terminal_the_entry_of_a_new_api_key_is_printed_as_in_the_file(

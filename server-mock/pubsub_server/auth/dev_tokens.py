@@ -176,16 +176,15 @@ class DevTokens:
 
 def _read(file: Path) -> bytes:
     try:
-        mode = file.stat().st_mode
-        if os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO):
-            raise KeyFileError(
-                f"other users can read the development key {file}; run `chmod 600` on it"
-            )
-        key = file.read_text(encoding="ascii").strip()
+        key, mode = file.read_bytes().strip(), file.stat().st_mode
     except FileNotFoundError:
         raise
-    except (OSError, UnicodeDecodeError) as error:
-        raise KeyFileError(f"the development key {file} cannot be read: {error}") from None
+    except OSError as error:
+        raise KeyFileError(f"the development key {file} cannot be read: {error.strerror}") from None
+    if os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise KeyFileError(
+            f"other users can read the development key {file}; run `chmod 600` on it"
+        )
     if len(key) < KEY_BYTES * 2:
         raise KeyFileError(f"the development key {file} is too short; delete it to create another")
-    return key.encode()
+    return key
