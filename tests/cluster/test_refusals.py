@@ -357,3 +357,35 @@ async def test_what_a_node_runs_in_redis_is_read_before_an_upgrade_may_replace_i
     async with asyncio.timeout(BOUND), running_server(redis_url=store.url) as node:
         monkeypatch.setattr(link, "SCRIPTS", tmp_path)
         assert (await publish(node)).status_code == 201
+
+
+@pytest.mark.parametrize(
+    ("hello", "problem"),
+    [
+        (b"-ERR unknown command `HELLO`, with args beginning with: `3`, ", "is older than 6;"),
+        (b"%1\r\n+proto\r\n:3", "6.2.14 is too old:"),
+    ],
+)
+async def test_a_redis_of_an_old_version_is_named_at_the_start(hello: bytes, problem: str) -> None:
+    version = b"redis_version:6.2.14\r\n"
+    answers = {b"HELLO": hello, b"INFO": b"$%d\r\n%s" % (len(version), version)}
+
+    closed = asyncio.Event()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while header := await reader.readline():
+            words = []
+            for _ in range(int(header[1:])):
+                size = int((await reader.readline())[1:])
+                words.append((await reader.readexactly(size + 2))[:-2])
+            writer.write(answers.get(words[0], b"+OK") + b"\r\n")
+        writer.close()
+        await writer.wait_closed()
+        closed.set()
+
+    async with asyncio.timeout(BOUND), await asyncio.start_server(answer, "127.0.0.1", 0) as old:
+        port = old.sockets[0].getsockname()[1]
+        with pytest.raises(StartError, match=f"{problem} upgrade it to 7.0 or later$"):
+            async with running_server(redis_url=f"redis://127.0.0.1:{port}"):
+                pass
+        await closed.wait()

@@ -146,6 +146,8 @@ def _refused(error: ResponseError) -> str:
         return (
             f"Redis has no database with this number ({reply}); leave it out, or raise `databases`"
         )
+    if "unknown command" in reply and "HELLO" in reply:
+        return "this Redis is older than 6; upgrade it to 7.0 or later"
     if "cluster support disabled" in reply:
         return "it is not a Redis Cluster; remove redis_cluster"
     return cause(error)

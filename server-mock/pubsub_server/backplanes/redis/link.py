@@ -121,7 +121,7 @@ class Link:
             )
         version = info.get("redis_version", "0")
         if int(version.split(".")[0]) < 7:
-            raise ResponseError(f"Redis {version} has no sharded channels; 7.0 or later is needed")
+            raise RefusedError(f"Redis {version} is too old", "upgrade it to 7.0 or later")
         memory = await self._info(key, "memory")
         policy = memory.get("maxmemory_policy")
         if memory.get("maxmemory", "0") != "0" and policy not in {"noeviction", "volatile-ttl"}:
