@@ -34,6 +34,8 @@ export function remedyOf(reason = ''): string | undefined {
   for (const [cause, remedy] of REMEDIES) if (cause.test(reason)) return remedy;
   // Node has no location, and that of Deno is undefined.
   return reason.endsWith(' cannot be reached.') && globalThis.location
-    ? 'Check that the server is running. The console of the browser names the reason, which browsers hide from programs. If it is the network, `hanzo-pubsub doctor` finds the cause.'
+    ? 'Check that the server is running. The console of the browser names the reason, which browsers hide from programs. ' +
+        `If it is CORS or the status 403, add ${location.origin} to \`cors_origins\` of the server. ` +
+        'If it is the network, `hanzo-pubsub doctor` finds the cause.'
     : undefined;
 }

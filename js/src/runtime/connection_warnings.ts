@@ -1,6 +1,7 @@
 /** Warnings about the connection of a client; only for the development build. */
 
 import type { ClientOptions } from '../settings/options.js';
+import { HTTP_PORT, SOCKET_PORT } from '../settings/urls.js';
 import type { Client } from './client.js';
 import { lastRemedy, reasonOf } from './failures.js';
 
@@ -11,27 +12,69 @@ interface Connecting extends Client {
   readonly socketFailure: string | undefined;
 }
 
-/** The options of clients that have logged that server-sent events replace the WebSocket. */
+/** The options of clients that have logged why server-sent events replace the WebSocket. */
 const warned = new WeakSet<ClientOptions>();
+
+/** The options of clients that have logged their present outage. */
+const outages = new WeakSet<ClientOptions>();
+
+/** Failures before a client logs an outage that may be the restart of a server. */
+const PATIENCE = 4;
 
 /** Log why there is no connection; or, once per client, why it does not use the WebSocket. */
 export function warnOfConnection(client: Connecting): void {
+  const { options, environment, tokenFailure, over, state } = client;
   // The failure of a callback is reported as an error.
-  if (client.tokenFailure) return;
-  const { options, lastFailure, socketFailure = 'it did not open in time' } = client;
-  const { transport, socketUrl, logger, WebSocket = globalThis.WebSocket } = options;
-  if (lastFailure) {
-    const { remedy } = lastRemedy(client);
-    const words = [`No connection to ${socketUrl}:`, reasonOf(client), remedy];
-    logger.warn([...words, 'The client keeps trying.'].filter(Boolean).join(' '));
-    return;
-  }
-  // A platform without WebSockets has its own warning.
-  if (client.transport !== 'sse' || transport !== 'auto' || !WebSocket || warned.has(options))
-    return;
+  if (tokenFailure || over.aborted) return;
+  if (environment.hasWebSocket?.(options) === false) warnOfPlatform(options);
+  if (state === 'connected') warnOfFallback(client);
+  else warnOfOutage(client);
+}
+
+function warnOfPlatform(options: ClientOptions): void {
+  if (options.transport !== 'auto' || warned.has(options)) return;
   warned.add(options);
+  options.logger.warn(
+    'This platform has no WebSocket. The client uses server-sent events instead. Pass `WebSocket` of the package `ws`.',
+  );
+}
+
+function warnOfOutage(client: Connecting): void {
+  const { options, lastFailure, peer, session } = client;
+  const {
+    _name: name,
+    _httpWorks: httpWorks,
+    _isProbingHttp: isProbing,
+  } = session.lifecycle._choice;
+  // Server-sent events may still replace a WebSocket that has failed.
+  const mayFallBack = options.transport === 'auto' && (name === 'sse' || httpWorks || isProbing);
+  const patience = peer || mayFallBack ? PATIENCE : 1;
+  if (!lastFailure || lastFailure.attempt < patience || outages.has(options)) return;
+  outages.add(options);
+  const remedy = portRemedy(options) ?? lastRemedy(client).remedy;
+  const words = [`No connection to ${options.socketUrl}:`, reasonOf(client), remedy];
+  options.logger.warn([...words, 'The client keeps trying.'].filter(Boolean).join(' '));
+}
+
+function warnOfFallback(client: Connecting): void {
+  const { options, socketFailure = 'it did not open in time' } = client;
+  const { transport, socketUrl, logger } = options;
+  outages.delete(options);
+  if (client.transport !== 'sse' || transport !== 'auto' || warned.has(options)) return;
+  warned.add(options);
+  const remedy =
+    portRemedy(options) ??
+    'Check the port and path of `url`, and that proxies pass WebSocket upgrades.';
   logger.warn(
     `The WebSocket ${socketUrl} failed (${socketFailure.replace(/\.$/, '')}); using server-sent ` +
-      'events instead. Check the port and path of `url`, and that proxies pass WebSocket upgrades.',
+      `events instead. ${remedy}`,
   );
+}
+
+/** The remedy for a WebSocket at the usual port of the HTTP API. */
+function portRemedy({ socketUrl }: ClientOptions): string | undefined {
+  const url = new URL(socketUrl);
+  if (url.port !== HTTP_PORT) return undefined;
+  url.port = SOCKET_PORT;
+  return `Port ${HTTP_PORT} is that of the HTTP API: set \`url\` to ${url}, or to the port of your WebSockets.`;
 }

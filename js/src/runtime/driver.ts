@@ -136,14 +136,7 @@ export class Driver implements Owner, Ports {
     if (DEVELOPMENT && (from === 'connected' || from === 'initialized')) {
       this.disconnectedSince = this.clock.now();
     }
-    // Not earlier: server-sent events may replace the WebSocket in one of the first attempts.
-    const isOut = to === 'connecting' && attempt === 4;
-    if (DEVELOPMENT && (isOut || (to === 'connected' && this.transport === 'sse'))) {
-      import('./connection_warnings.js').then(
-        ({ warnOfConnection }) => warnOfConnection(this),
-        () => {}, // only a warning is missing
-      );
-    }
+    if (DEVELOPMENT && (attempt || this.transport === 'sse')) warn(this);
     if (to === 'connected') this.lastFailure = undefined;
     else if (code !== undefined || reason) this.lastFailure = change;
     this.options.logger.debug?.([from, '->', to, code].join(' ').trim());
@@ -214,8 +207,10 @@ export class Driver implements Owner, Ports {
   }
 
   probe(auth?: Loose<AuthFrame>): void {
-    const answer = (ok: boolean): void =>
+    const answer = (ok: boolean): void => {
       this.perform((session) => (auth ? session.answered(ok) : session.probed(ok)));
+      if (DEVELOPMENT && !ok) warn(this);
+    };
     import('../transports/sse.js')
       .then(({ probe }) => probe(this, auth as AuthFrame | undefined))
       .then(answer, () => answer(false));
@@ -400,4 +395,12 @@ export class Driver implements Owner, Ports {
       open(made);
     }
   }
+}
+
+/** Log a problem of the connection; only in the development build. */
+function warn(driver: Driver): void {
+  import('./connection_warnings.js').then(
+    ({ warnOfConnection }) => warnOfConnection(driver),
+    () => {}, // only a warning is missing
+  );
 }

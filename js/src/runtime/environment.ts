@@ -1,24 +1,20 @@
 /** The environment of the platform: time, randomness, transports, and wake-up signals. */
 
 import { SystemClock } from '../clock.js';
-import { InvalidOption } from '../errors.js';
+import { invalid } from '../settings/checks.js';
 import type { ClientOptions } from '../settings/options.js';
 import { WebSocketTransport } from '../transports/websocket.js';
 import { BACKGROUND } from './background_part.js';
 import type { Environment } from './client.js';
 
-/**
- * Warn of a platform without WebSockets, when a client connects for the first time.
- *
- * @throws InvalidOption A WebSocket is required, but the platform has none.
- */
+/** @throws InvalidOption A WebSocket is required, but the platform has none. */
 export function checkPlatform(options: ClientOptions, environment: Environment): void {
-  if (options.transport === 'sse' || environment.hasWebSocket?.(options) !== false) return;
-  const message = 'This platform has no WebSocket.';
-  const remedy = 'Pass `WebSocket` of the package `ws`.';
-  if (options.transport === 'websocket')
-    throw new InvalidOption(message, { remedy, field: 'WebSocket' });
-  options.logger.warn(`${message} The client uses server-sent events instead. ${remedy}`);
+  if (options.transport !== 'websocket' || environment.hasWebSocket?.(options) !== false) return;
+  throw invalid(
+    'WebSocket',
+    'is required: this platform has none',
+    'Pass `WebSocket` of the package `ws`.',
+  );
 }
 
 /** The platform's environment; code that the first connection does not need loads in parallel. */

@@ -4,11 +4,12 @@
  * HIP-56 has the socket at `wss://HOST:8057/ws` and HTTP at `https://HOST:8056`.
  */
 
+import { DEVELOPMENT } from '../build.js';
 import { InsecureUrl } from '../errors.js';
 import { invalid } from './checks.js';
 
-const SOCKET_PORT = '8057';
-const HTTP_PORT = '8056';
+export const SOCKET_PORT: string = '8057';
+export const HTTP_PORT: string = '8056';
 const SOCKET_PATH = '/ws';
 
 /** Query parameters that carry a token, which proxies would write into their logs. */
@@ -60,7 +61,13 @@ export function refusePlaintext(urls: Readonly<Record<string, string>>): void {
     if (/^(ws|http):/.test(protocol) && !isLoopback(hostname)) {
       throw new InsecureUrl(
         `${protocol}// would send the token to ${hostname} without encryption.`,
-        { field },
+        {
+          field,
+          ...(DEVELOPMENT &&
+            globalThis.location?.protocol === 'https:' && {
+              remedy: 'Use wss:// or https://: browsers require them on an HTTPS page.',
+            }),
+        },
       );
     }
   }

@@ -28,13 +28,18 @@ for (const state of ['connecting', 'authenticating', 'connected']) {
 test('a logger that publishes is told once that there is no WebSocket', async () => {
   const given: { ps?: PubSub } = {};
   const published: Promise<unknown>[] = [];
-  const warn = (): void => {
-    if (given.ps) published.push(given.ps.publish('log', { data: 1 }));
+  const warn = (text: string): void => {
+    if (given.ps && /no WebSocket/.test(text)) published.push(given.ps.publish('log', { data: 1 }));
   };
   const logger = { ...silent, warn };
-  const { ps } = virtualClient({ logger }, { hasWebSocket: () => false });
+  const { ps, peer, clock } = virtualClient({ logger }, { hasWebSocket: () => false });
   given.ps = ps;
-  await ps.connect();
+  peer.isDown = true;
+  const connecting = ps.connect();
+  await turns();
+  peer.isDown = false;
+  await clock.advance(5_000);
+  await connecting;
   await Promise.all(published);
   assert.equal(published.length, 1);
   await ps.close();

@@ -18,6 +18,7 @@ import {
   type StateChange,
   type WebSocketConstructor,
 } from '../../../js/src/index.js';
+import { platform } from '../../../js/src/runtime/environment.js';
 import { tokenProblem } from '../../../js/src/runtime/tokens.js';
 import { bounded, deferred } from './server.js';
 import { CURRENT, turns, virtualClient } from './virtual.js';
@@ -370,22 +371,85 @@ test('an outage is logged once, with the reason and the remedy', async () => {
   const { ps, peer, clock } = virtualClient({ logger, transport: 'websocket' });
   peer.isDown = true;
   void received(ps.connect());
-  await clock.advance(30_000);
-  const [warning = '', ...others] = warnings;
+  await turns();
+  const [warning = ''] = warnings;
   assert.match(
     warning,
     /^No connection to ws:\S+\/ws: localhost cannot be reached\. Check the URL/,
   );
   assert.match(warning, / The client keeps trying\.$/);
-  assert.deepEqual(others, []);
+  await clock.advance(30_000);
+  assert.equal(warnings.length, 1);
   peer.isDown = false;
   await clock.advance(30_000);
   assert.equal(ps.state, 'connected');
   peer.isDown = true;
   peer.sockets.at(-1)?.drop();
+  await turns();
+  assert.equal(warnings.length, 1, 'it may be a restart of the server');
   await clock.advance(30_000);
   assert.equal(warnings.length, 2);
   await ps.close({ timeout: 0 });
+});
+
+for (const works of [false, true]) {
+  const title = works
+    ? 'is logged only as a fallback if HTTP works'
+    : 'is logged at once if HTTP fails too';
+  test(`a failure of the first WebSocket ${title}`, async () => {
+    const warnings: string[] = [];
+    const logger = { warn: (text: string) => void warnings.push(text), error: () => {} };
+    const { dial } = platform;
+    const { ps, peer, clock } = virtualClient(
+      {
+        logger,
+        fetch: async () => {
+          if (!works) throw new TypeError('fetch failed');
+          return Response.json({ client_id: 'c1', version: 1 });
+        },
+      },
+      { dial },
+    );
+    peer.isDown = true;
+    ps.connect().catch(() => {});
+    await turns();
+    if (works) {
+      await clock.advance(10_000);
+      assert.equal(ps.transport, 'sse');
+    }
+    const [warning = '', ...others] = warnings;
+    assert.match(warning, works ? /using server-sent events instead\./ : /^No connection to /);
+    assert.deepEqual(others, []);
+    await ps.close({ timeout: 0 });
+  });
+}
+
+test('the log of an outage names the port of the WebSocket if the URL has that of HTTP', async () => {
+  const warnings: string[] = [];
+  const logger = { warn: (text: string) => void warnings.push(text), error: () => {} };
+  const url = 'ws://localhost:8056/ws';
+  const { ps, peer } = virtualClient({ logger, url, transport: 'websocket' });
+  peer.isDown = true;
+  void received(ps.connect());
+  await turns();
+  assert.match(warnings.join('\n'), /: set `url` to ws:\/\/localhost:8057\/ws, /);
+  await ps.close({ timeout: 0 });
+});
+
+test('a page that was loaded over HTTPS is not told to allow insecure addresses', (t) => {
+  const open = (): PubSubError => {
+    try {
+      return assert.fail(`${new PubSub({ url: 'ws://pubsub.example.com/ws', token: 'x' })}`);
+    } catch (error) {
+      return error as PubSubError;
+    }
+  };
+  t.after(() => Reflect.deleteProperty(globalThis, 'location'));
+  Object.assign(globalThis, { location: { protocol: 'http:' } });
+  assert.match(open().remedy, /`allowInsecure: true`/);
+  Object.assign(globalThis, { location: { protocol: 'https:' } });
+  assert.equal(open().code, 'insecure_url');
+  assert.doesNotMatch(open().remedy, /allowInsecure/);
 });
 
 test('a callback that fails is reported as an error, and not as an outage', async () => {
@@ -442,12 +506,14 @@ test('a page learns where to look for the reason that the browser hides', async 
   for (const remedy of await remedies()) assert.doesNotMatch(remedy, /browser|HTTPS/);
   Object.assign(globalThis, { location: undefined }); // as in Deno
   for (const remedy of await remedies()) assert.doesNotMatch(remedy, /browser|HTTPS/);
-  Object.assign(globalThis, { location: {} });
-  for (const remedy of await remedies())
+  Object.assign(globalThis, { location: { origin: 'http://localhost:5173' } });
+  for (const remedy of await remedies()) {
     assert.match(
       remedy,
       /Check that the server is running\. The console of the browser names the reason/,
     );
+    assert.match(remedy, /CORS .*, add http:\/\/localhost:5173 to `cors_origins`/);
+  }
   await ps.close({ timeout: 0 });
 });
 
@@ -625,10 +691,10 @@ test('a missing WebSocket is an error when the client connects, and not before',
 });
 
 test('without WebSockets, the client starts with an event stream and logs this once', async (t) => {
-  const output: unknown[] = [];
+  const output: string[] = [];
   const asked: unknown[] = [];
   const ps = bare(t, {
-    logger: { warn: (words) => output.push(words), error: () => {} },
+    logger: { warn: (words) => void output.push(words), error: () => {} },
     fetch: async (url) => {
       asked.push(url);
       throw new TypeError('unreachable');
@@ -637,14 +703,13 @@ test('without WebSockets, the client starts with an event stream and logs this o
   const states = ps.states();
   assert.deepEqual(output, [], 'nothing is said before the client connects');
   const late = received(ps.connect({ timeout: 10_000 }));
-  await undefined;
-  assert.equal(output.length, 1);
-  assert.match(String(output[0]), /The client uses server-sent events instead\. Pass `WebSocket`/);
-  for await (const { to } of states) if (to === 'reconnecting' || asked.length) break;
+  for await (const { to } of states) if (to === 'reconnecting' && output.length) break;
   assert.ok(String(asked[0]).startsWith('http://127.0.0.1:1/'));
   await ps.close({ timeout: 0 });
   await late;
-  assert.equal(output.filter((words) => /`ws`/.test(String(words))).length, 1);
+  const [warning = '', ...others] = output.filter((words) => !/^No connection to /.test(words));
+  assert.match(warning, /The client uses server-sent events instead\. Pass `WebSocket`/);
+  assert.deepEqual(others, []);
 });
 
 /** A client whose HTTP requests have this result. */
