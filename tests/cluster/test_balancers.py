@@ -86,6 +86,15 @@ async def test_a_refused_token_is_audited_with_the_address_of_the_client(
     assert record["request_id"] == answer.headers["X-Request-Id"]
 
 
+async def test_metrics_are_not_passed_on(kind: str, tmp_path: Path) -> None:
+    async with (
+        balanced(kind, tmp_path) as balancer,
+        httpx.AsyncClient(verify=balancer.trust) as http,
+    ):
+        for path in ("/metrics", "/%6detrics", "/metrics?name=x"):
+            assert (await http.get(f"{balancer.http}{path}")).status_code == 404
+
+
 async def test_nodes_that_answer_checks_late_stay_in_use(kind: str, tmp_path: Path) -> None:
     async def answer_late(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with closing(writer), suppress(ConnectionError, asyncio.IncompleteReadError):
