@@ -220,6 +220,17 @@ async def test_a_file_that_becomes_wrong_leaves_the_keys_as_they_are(
     assert KEY not in caplog.text
 
 
+async def test_the_log_counts_the_keys_that_it_loads_again(
+    file: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "pubsub_server.auth.api_keys")
+    keys = ApiKeys(file)
+    other = {"id": "k2", "sha256": hash_key("hpk_other"), "user": "other"}
+    replace(file, json.dumps({"keys": [other]}))
+    await keys.check()
+    assert caplog.messages == [f"loaded the API keys again: {file} has 1"]
+
+
 async def test_a_key_that_is_removed_is_reported_even_after_a_typing_error_in_the_file(
     file: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

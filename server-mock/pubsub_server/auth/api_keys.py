@@ -140,6 +140,7 @@ class ApiKeys:
         for keys in self._former:
             found.update((at, entry) for at, entry in keys.items() if found.get(at) == entry)
         self._keys = found
+        _LOG.info("loaded the API keys again: %s has %s", self._file, f"{len(found):,}")
 
     def _report_withdrawn(self) -> None:
         # Wait until the file is stable: it may have been read while it was written.
