@@ -229,14 +229,19 @@ test('a user can sign in with a token, which stays in the tab and in no address'
   assert.ok(!addressesAskedFor(profile).some((each) => each.includes(token)));
 });
 
-test('a rejected token returns to the sign-in form, with the reason', async (t) => {
+test('the keyboard suffices to sign in, also after a rejected token, whose reason is shown', async (t) => {
   const server = await startServer(t);
   const page = await openConsole(t, server);
   await page.getByRole('button', { name: /Account/ }).click();
   await page.getByRole('button', { name: /Sign out/ }).click();
+  await page.locator('#user:focus').waitFor();
   await page.getByLabel('Token or API key').fill('abc.def.ghi');
   await page.keyboard.press('Enter');
   await page.getByRole('alert').filter({ hasText: 'token_invalid' }).waitFor();
+  await page.locator('#token:focus').waitFor();
+  await page.keyboard.insertText(server.token('--user', 'ana'));
+  await page.keyboard.press('Enter');
+  await page.getByRole('button', { name: 'Connection: Connected' }).waitFor();
 });
 
 test('tens of thousands of messages leave the page small and quick', async (t) => {

@@ -24,6 +24,7 @@ async function start(): Promise<void> {
   const leave = (why: Problem | undefined): void => {
     keepSignedIn(undefined);
     show(() => signIn(config, why, enter));
+    place.querySelector<HTMLElement>(why ? '#token' : 'input')?.focus();
   };
   const show = (build: () => HTMLElement): void => {
     end();
