@@ -84,6 +84,18 @@ async def test_a_broken_frame_ends_its_connection_and_no_other(frame: bytes, why
         assert one.mesh.peers == two.mesh.peers == 1
 
 
+async def test_strangers_that_break_the_protocol_are_counted_and_logged_once_a_minute(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with node() as one:
+        for _ in range(3):
+            async with seed_peer(one.url) as peer:
+                peer.writer.write(b"\x06\xff\xff\xff\xff")
+                await peer.ended()
+        await until(lambda: one.mesh.counts.refused == 3)
+    assert caplog.text.count("mesh: closed the connection") == 1
+
+
 async def test_a_message_above_the_limit_of_another_node_is_a_gap_and_names_the_setting(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

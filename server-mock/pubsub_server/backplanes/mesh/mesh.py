@@ -52,6 +52,9 @@ EXPECTED: Final = frozenset({"closed", "myself", "second", "left", "replaced", "
 """Reasons for closing a connection that are not protocol violations."""
 GREETING_MAX: Final = 256
 """Maximum incoming connections that have not completed the greeting; more are closed."""
+LOG_STRANGERS_EVERY: Final = 60.0
+"""Seconds between two log lines about connections of peers that have not proved who they are: any
+program can open them. The counters contain all."""
 
 
 class Receiver(Protocol):
@@ -132,6 +135,7 @@ class Mesh:
         self._settling = Settling(self._loop)
         # Addresses that close connections before the greeting, and are in the log.
         self._reported: set[str] = set()
+        self._log_stranger_at = 0.0
         self._announcing = False
         self._sending_members = False
         self._plain_lost = False
@@ -348,8 +352,11 @@ class Mesh:
             counts.stalled += 1
         elif reason not in EXPECTED and reason != "dead":
             counts.refused += 1
-        if reason not in EXPECTED:
+        stranger = link.address is None and remote is None
+        if reason not in EXPECTED and not (stranger and now < self._log_stranger_at):
             logger.warning("mesh: closed the connection to %s: %s", _name(link, remote), detail)
+            if stranger:
+                self._log_stranger_at = now + LOG_STRANGERS_EVERY
         if remote is not None and used:
             remote.missed |= link.unconfirmed
             self._remotes.disconnect(remote, now, for_good=remote.plain or reason == "left")
