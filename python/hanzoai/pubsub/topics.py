@@ -36,7 +36,10 @@ _BLOCK: Final = 256
 """Maximum long patterns that are matched together."""
 
 _FEW: Final = 8
-"""Places of a segment in such patterns that are then joined to one mask."""
+"""Number of such patterns with the same segment whose places are then joined to one mask."""
+
+_UNBUILT: Final = 4
+"""Maximum full blocks that are built only when a long topic needs them: most topics are short."""
 
 _NAME: Final = re.compile(r"[a-zA-Z0-9_-]+(?:\.[a-zA-Z0-9_-]+)*", re.ASCII)
 _PATTERN: Final = re.compile(r"(?:[a-zA-Z0-9_-]+|\*\*?)(?:\.(?:[a-zA-Z0-9_-]+|\*\*?))*", re.ASCII)
@@ -148,38 +151,50 @@ class _Block(Generic[V]):
     """
 
     __slots__ = (
-        "_endless", "_ends", "_few", "_last", "_many", "_size", "_starts", "_wild", "patterns",
+        "_built", "_endless", "_ends", "_few", "_last", "_many", "_size", "_starts", "_wild",
+        "patterns",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.patterns: dict[str, dict[V, None]] = {}
-        self._build()
+        self._clear()
+        self._built = False
 
     @property
     def full(self) -> bool:
         """Whether it has no room for another pattern."""
-        return len(self._ends) >= _BLOCK
+        return max(len(self.patterns), len(self._ends)) >= _BLOCK
 
     def add(self, pattern: str) -> None:
         """Add a pattern without values."""
         self.patterns[pattern] = {}
-        self._append(pattern)
+        if self._built:
+            self._append(pattern)
 
     def remove(self, pattern: str) -> None:
         """Remove a pattern whose values were removed."""
         del self.patterns[pattern]
-        if len(self._ends) >= 2 * len(self.patterns):
-            self._build()
+        if self._built and len(self._ends) >= 2 * len(self.patterns):
+            self.build()
+
+    def build(self) -> None:
+        """Prepare to match; called again if many patterns were removed."""
+        self._clear()
+        for pattern in self.patterns:
+            self._append(pattern)
+        self._built = True
 
     def match(self, topic: list[str]) -> Iterator[dict[V, None]]:
         """The values of each pattern that takes the topic."""
+        if not self._built:
+            self.build()
         wild, endless, inner = self._wild, self._endless, ~self._starts
         many, few = self._many, self._few
         state = self._starts
         for index, segment in enumerate(topic):
             taken = wild | many.get(segment, 0)
-            for place in few.get(segment, ()):
-                taken |= 1 << place
+            for start, places in few.get(segment, ()):
+                taken |= places << start
             if index:
                 # The last segment of a pattern is not followed by the first one of the next.
                 state = (state << 1) & inner & taken | state & endless
@@ -193,36 +208,35 @@ class _Block(Generic[V]):
             state ^= end
             yield self._ends[end.bit_length() - 1]
 
-    def _build(self) -> None:
+    def _clear(self) -> None:
         self._size = self._starts = self._last = self._wild = self._endless = 0
-        # The places of each literal: a mask has a bit for each segment of the block, so it is worth
-        # its memory for several places only.
+        # The places of each literal. A mask for the whole block is worth its memory only if many
+        # patterns have the literal; otherwise, each has its own, with the place where it begins.
         self._many: dict[str, int] = {}
-        self._few: dict[str, tuple[int, ...]] = {}
+        self._few: dict[str, tuple[tuple[int, int], ...]] = {}
         self._ends: dict[int, dict[V, None]] = {}
-        for pattern in self.patterns:
-            self._append(pattern)
 
     def _append(self, pattern: str) -> None:
-        few, many = self._few, self._many
-        start, place = self._size, self._size
-        wild = endless = 0
+        start = self._size
+        places: dict[str, int] = {}
+        bit = 1
         for segment in pattern.split("."):
-            if segment in ("*", "**"):
-                wild |= 1 << place - start
-                endless |= (segment == "**") << place - start
-            else:
-                few[segment] = places = (*few.get(segment, ()), place)
-                if len(places) == _FEW:
-                    many[segment] = many.get(segment, 0) | sum(1 << each for each in places)
-                    few[segment] = ()
-            place += 1
-        self._size = place
-        self._starts |= 1 << start
-        self._last |= 1 << place - 1
-        self._wild |= wild << start
+            places[segment] = places.get(segment, 0) | bit
+            bit <<= 1
+        endless = places.pop("**", 0)
         self._endless |= endless << start
-        self._ends[place - 1] = self.patterns[pattern]
+        self._wild |= (places.pop("*", 0) | endless) << start
+        few = self._few
+        for segment, mask in places.items():
+            known = few[segment] = (*few.get(segment, ()), (start, mask))
+            if len(known) == _FEW:
+                few[segment] = ()
+                for at, each in known:
+                    self._many[segment] = self._many.get(segment, 0) | each << at
+        self._starts |= 1 << start
+        self._size = start + bit.bit_length() - 1
+        self._last |= 1 << self._size - 1
+        self._ends[self._size - 1] = self.patterns[pattern]
 
 
 class TopicTrie(Generic[V]):
@@ -368,6 +382,8 @@ class TopicTrie(Generic[V]):
             block.add(pattern)
             if block.full:
                 del self._room[block]
+                if len(self._blocks) > _UNBUILT:
+                    block.build()
         return block
 
     def _new_block(self) -> _Block[V]:
