@@ -53,6 +53,23 @@ async def store(tmp_path: Path) -> AsyncGenerator[Store]:
         yield store
 
 
+async def test_a_request_with_many_patterns_waits_for_each_shard_once(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def confirmed(feed: Feed, channel: str) -> bool:
+        return False
+
+    async with asyncio.timeout(BOUND), running_server(redis_url=store.url) as node:
+        backplane: Any = node.hub.core.backplane
+        feed = backplane._feed
+        monkeypatch.setattr(Feed, "_confirmed", confirmed)
+        for lane in feed._lanes:
+            lane.join_pattern()
+        shards = sum(len(lane._shards) for lane in feed._lanes)
+        assert len(feed.ready(f"demo.{n}.*" for n in range(100))) == shards
+        assert len(feed.ready(f"demo.{n}" for n in range(100))) == shards
+
+
 async def follow(node: RunningServer | Process | Node, token: str, ready: list[str]) -> list[Any]:
     """Run a client that subscribes; return the data of its first `COUNT` messages."""
     async with peer(node, token) as socket:

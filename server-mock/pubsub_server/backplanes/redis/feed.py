@@ -11,6 +11,7 @@ import contextlib
 import logging
 import secrets
 from functools import partial
+from itertools import filterfalse
 from typing import TYPE_CHECKING, Any, Final
 
 from redis.exceptions import ResponseError
@@ -239,10 +240,10 @@ class Feed:
             self._want(self._channels)
             self._part(self._shards)
 
-    def ready(self, channel: str | None) -> list[asyncio.Future[None]]:
-        """An awaitable until the channel of a topic is confirmed; None stands for whole shards."""
+    def ready(self, channels: Iterable[str] | None) -> list[asyncio.Future[None]]:
+        """Awaitables until channels of topics are confirmed; None stands for whole shards."""
         waiting: list[asyncio.Future[None]] = []
-        for each in self._shards if channel is None or self._patterns else (channel,):
+        for each in self._shards if channels is None or self._patterns else channels:
             if not self._confirmed(each):
                 future: asyncio.Future[None] = self._loop.create_future()
                 self._waiters.setdefault(each, []).append(future)
@@ -571,13 +572,13 @@ class Feeds:
 
     def ready(self, patterns: Iterable[str]) -> list[asyncio.Future[None]]:
         """Awaitables until the channels of these topics and patterns are confirmed."""
-        waiting: list[asyncio.Future[None]] = []
-        for pattern in patterns:
-            if is_wildcard(pattern):
-                for feed in self._lanes:
-                    waiting += feed.ready(None)
-            else:
-                waiting += self._of(pattern).ready(self._channel(pattern))
+        names = list(patterns)
+        channels: dict[Feed, list[str]] = {}
+        for topic in filterfalse(is_wildcard, names):
+            channels.setdefault(self._of(topic), []).append(self._channel(topic))
+        waiting = [each for feed, some in channels.items() for each in feed.ready(some)]
+        if any(map(is_wildcard, names)):
+            waiting += [each for feed in self._lanes for each in feed.ready(None)]
         return waiting
 
     def _report_change(self) -> None:
