@@ -232,11 +232,12 @@ async def test_many_connections_to_a_server_that_stalls_are_closed_at_the_same_t
     authority.issue_cert("localhost").configure_cert(context)
     trust = ssl.create_default_context()
     authority.configure_trust(trust)
-    stalled: list[asyncio.Transport] = []
+    # A writer that is no longer referenced closes its connection.
+    stalled: list[asyncio.StreamWriter] = []
 
     def stall(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.transport.pause_reading()  # type: ignore[attr-defined]
-        stalled.append(cast("asyncio.Transport", writer.transport))
+        cast("asyncio.Transport", writer.transport).pause_reading()
+        stalled.append(writer)
 
     async with await asyncio.start_server(stall, "127.0.0.1", 0, ssl=context) as server:
         url = f"events+tls://localhost:{server.sockets[0].getsockname()[1]}"
@@ -246,8 +247,8 @@ async def test_many_connections_to_a_server_that_stalls_are_closed_at_the_same_t
         # One close waits for up to a second.
         async with asyncio.timeout(20):
             await client.close()
-        for transport in stalled:
-            transport.abort()
+        for writer in stalled:
+            writer.transport.abort()
 
 
 async def test_waiting_may_time_out(client: EventStreamClient) -> None:
