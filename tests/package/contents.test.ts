@@ -85,6 +85,20 @@ test('ES modules use neither modules of Node nor CommonJS', () => {
   }
 });
 
+test('the package contains no chunk that none of its modules imports', () => {
+  for (const build of ['dist', 'dist/production']) {
+    const folder = join(INSTALLED, build);
+    const modules = ending('.js', '.cjs').filter((file) => file.startsWith(join(folder, '/')));
+    const code = modules.map((file) => readFileSync(file, 'utf8')).join('\n');
+    const chunks = readdirSync(join(folder, 'chunks')).filter((name) => /\.c?js$/.test(name));
+    assert.deepEqual(
+      chunks.filter((name) => !code.includes(`/${name}"`)),
+      [],
+      build,
+    );
+  }
+});
+
 test('modules have no static blocks, which the default settings of React Native do not bundle', () => {
   for (const file of ending('.js', '.cjs')) {
     assert.doesNotMatch(readFileSync(file, 'utf8'), /\bstatic\s*\{/, file);

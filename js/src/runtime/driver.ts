@@ -399,8 +399,10 @@ export class Driver implements Owner, Ports {
 
 /** Log a problem of the connection; only in the development build. */
 function warn(driver: Driver): void {
-  import('./connection_warnings.js').then(
-    ({ warnOfConnection }) => warnOfConnection(driver),
-    () => {}, // only a warning is missing
-  );
+  // Without the condition, the production build would contain the chunk, and never load it.
+  if (DEVELOPMENT)
+    import('./connection_warnings.js').then(
+      ({ warnOfConnection }) => warnOfConnection(driver),
+      () => {}, // only a warning is missing
+    );
 }

@@ -144,10 +144,12 @@ export function checkOptions(
 export function checkUnits(given: PubSubOptions): void {
   const values: readonly unknown[] = Object.values({ ...given, ...given.retry });
   if (!values.some((value) => typeof value === 'number' && value < LEAST)) return;
-  import('./hints.js').then(
-    ({ warnOfSeconds }) => warnOfSeconds(given),
-    () => {}, // only a warning is missing
-  );
+  // Without the condition, the production build would contain the chunk, and never load it.
+  if (DEVELOPMENT)
+    import('./hints.js').then(
+      ({ warnOfSeconds }) => warnOfSeconds(given),
+      () => {}, // only a warning is missing
+    );
 }
 
 /** Check the queue limits of a subscription. */
