@@ -250,35 +250,42 @@ async def test_an_event_source_that_moves_to_another_node_gets_a_gap_on_each_top
         await kept.unsubscribe()
 
 
-async def test_an_event_source_that_resumes_gets_what_a_slow_node_sent_late() -> None:
-    quiet: Any = {"mesh_heartbeat": 60_000, "mesh_linger": 60_000}
-    async with (
-        Relay() as relay,
-        node(mesh_advertise=relay.address, **quiet) as one,
-        one.client() as here,
-    ):
+@asynccontextmanager
+async def behind_relay(**settings: Any) -> AsyncGenerator[tuple[Relay, MeshNode, MeshNode]]:
+    """Run two nodes, connected by a relay that can hold what the second one sends."""
+    settings = {"mesh_heartbeat": 60_000, **settings}
+    async with Relay() as relay, node(mesh_advertise=relay.address, **settings) as one:
         relay.target = one.address
-        async with node(relay.address, **quiet) as two, two.client() as there:
+        async with node(relay.address, **settings) as two:
             await until(lambda: one.mesh.peers == two.mesh.peers == 1)
-            others = aiter(await here.subscribe("demo.b"))
-            server, token = one.server, one.server.service_token()
-            async with stream(server, token, topics="demo.a,demo.*") as opened:
-                await opened.until("subscribed")
-                relay.hold()
-                late = await there.publish("demo.b", {"type": "n", "data": "late"})
-                await until(lambda: now_ms() > (late.timestamp or 0) + 1)
-                await here.publish("demo.a", {"type": "n", "data": "in time"})
-                while (event := await opened.next()).event != "message":
-                    pass
-            relay.release()
-            async with asyncio.timeout(BOUND):
-                assert (await anext(others)).timestamp == late.timestamp
-            async with stream(
-                server, token, topics="demo.a,demo.*", headers={"Last-Event-ID": event.id}
-            ) as opened:
-                history = (await opened.until("subscribed"))["history"]
-                assert [message["data"] for message in history] == ["late"]
-                assert history[0]["timestamp"] == late.timestamp
+            yield relay, one, two
+
+
+async def test_an_event_source_that_resumes_gets_what_a_slow_node_sent_late() -> None:
+    async with (
+        behind_relay(mesh_linger=60_000) as (relay, one, two),
+        one.client() as here,
+        two.client() as there,
+    ):
+        others = aiter(await here.subscribe("demo.b"))
+        server, token = one.server, one.server.service_token()
+        async with stream(server, token, topics="demo.a,demo.*") as opened:
+            await opened.until("subscribed")
+            relay.hold()
+            late = await there.publish("demo.b", {"type": "n", "data": "late"})
+            await until(lambda: now_ms() > (late.timestamp or 0) + 1)
+            await here.publish("demo.a", {"type": "n", "data": "in time"})
+            while (event := await opened.next()).event != "message":
+                pass
+        relay.release()
+        async with asyncio.timeout(BOUND):
+            assert (await anext(others)).timestamp == late.timestamp
+        async with stream(
+            server, token, topics="demo.a,demo.*", headers={"Last-Event-ID": event.id}
+        ) as opened:
+            history = (await opened.until("subscribed"))["history"]
+            assert [message["data"] for message in history] == ["late"]
+            assert history[0]["timestamp"] == late.timestamp
 
 
 @pytest.mark.parametrize("waits", ["demo.a", "demo.b"])
@@ -286,36 +293,29 @@ async def test_an_event_source_that_resumes_gets_what_a_slow_node_sent_late() ->
 async def test_no_event_before_the_last_answer_of_a_stream_has_an_id(
     waits: str, *, ends: bool
 ) -> None:
-    quiet: Any = {"mesh_heartbeat": 60_000, "mesh_ack_timeout": 60_000}
     async with (
-        Relay() as relay,
-        node(mesh_advertise=relay.address, **quiet) as one,
+        behind_relay(mesh_ack_timeout=60_000) as (relay, one, _),
         one.client() as here,
     ):
-        relay.target = one.address
-        async with node(relay.address, **quiet) as two:
-            await until(lambda: one.mesh.peers == two.mesh.peers == 1)
-            await here.publish("demo.b", {"type": "n", "data": "of the second"})
-            server, token = one.server, one.server.service_token()
-            names = {
-                "subscriptions": [{"topics": ["demo.a"]}, {"topics": ["demo.b"], "history": 9}]
-            }
-            # The answer to what no other client of the node subscribes to waits for the other node.
-            kept = await here.subscribe("demo.a" if waits == "demo.b" else "demo.b")
-            relay.hold()
-            async with stream(server, token, body=names) as opened:
-                await relay.held.wait()
-                await here.publish("demo.a", {"type": "n", "data": "of the first"})
-                if ends:
-                    hub = server.hub
-                    (reader,) = [each for each in hub.core.connections.values() if each.busy]
-                    hub.end(reader, ServiceError("going_away", "the server is shutting down"))
-                relay.release()
-                kinds = [("", False)]
-                while kinds[-1][0] != ("error" if ends else "message"):
-                    event = await opened.next()
-                    kinds.append((event.event, bool(event.id)))
-            await kept.unsubscribe()
+        await here.publish("demo.b", {"type": "n", "data": "of the second"})
+        server, token = one.server, one.server.service_token()
+        names = {"subscriptions": [{"topics": ["demo.a"]}, {"topics": ["demo.b"], "history": 9}]}
+        # The answer to what no other client of the node subscribes to waits for the other node.
+        kept = await here.subscribe("demo.a" if waits == "demo.b" else "demo.b")
+        relay.hold()
+        async with stream(server, token, body=names) as opened:
+            await relay.held.wait()
+            await here.publish("demo.a", {"type": "n", "data": "of the first"})
+            if ends:
+                hub = server.hub
+                (reader,) = [each for each in hub.core.connections.values() if each.busy]
+                hub.end(reader, ServiceError("going_away", "the server is shutting down"))
+            relay.release()
+            kinds = [("", False)]
+            while kinds[-1][0] != ("error" if ends else "message"):
+                event = await opened.next()
+                kinds.append((event.event, bool(event.id)))
+        await kept.unsubscribe()
     if ends:
         assert set(kinds[1:-1]) <= {("subscribed", False)}
         assert kinds[-1] == ("error", False)
