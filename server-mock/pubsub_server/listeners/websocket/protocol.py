@@ -471,9 +471,10 @@ class SocketProtocol(asyncio.Protocol):
         borrowed = parser is None
         if parser is None:
             parser = shared.take_parser(connection)
-        unread = self._unread
-        while data and parser.parser_exc is None and parser.state is OPEN:
-            piece, data = data[:PIECE], data[PIECE:]
+        unread, at = self._unread, 0
+        while at < len(data) and parser.parser_exc is None and parser.state is OPEN:
+            piece = data[at : at + PIECE]
+            at += len(piece)
             parser.receive_data(piece)
             unread += len(piece)
             frames = parser.events_received()
@@ -481,7 +482,7 @@ class SocketProtocol(asyncio.Protocol):
                 assert isinstance(frame, Frame)
                 unread -= _wire_size(frame)
                 self._handle(connection, parser, frame)
-            if frames and data and self._is_turn_over:
+            if frames and self._is_turn_over:
                 break
         if parser.parser_exc is not None:
             self._parser = None
@@ -499,7 +500,7 @@ class SocketProtocol(asyncio.Protocol):
         else:
             self._answer_pings(parser)
             self._parser, self._unread = parser, unread
-        return data
+        return data[at:]
 
     def _handle(self, connection: Connection, parser: Protocol, frame: Frame) -> None:
         opcode = frame.opcode
