@@ -96,7 +96,8 @@ class Delivery:
             but: A connection of the route to skip.
         """
         if route is not self._route or but is not self._but:
-            self.close_run()
+            if self._route is not NOWHERE:
+                self.close_run()
             self._route = route
             self._but = but
         for group in route.groups.values():

@@ -197,6 +197,8 @@ class Hub:
             self.end,
             self._tasks.spawn,
         )
+        # Each frame takes this path, so it has no method between.
+        self.receive: Final = self.inbound.receive
         core.backplane.start(self.deliver, self._lacks)
         core.backplane.watch(self._receiving_changed)
         core.wheel.add(self, clock_() + EXPIRE_EVERY)
@@ -353,10 +355,6 @@ class Hub:
 
     # ------------------------------------------------------------ operations
 
-    def receive(self, connection: Connection, data: str | bytes) -> None:
-        """See `service.Service`."""
-        self.inbound.receive(connection, data)
-
     async def identify(self, token: str, caller: Caller | None = None) -> Identity:
         """See `service.Service`."""
         return await self.admission.identify(token, caller)
@@ -457,12 +455,11 @@ class Hub:
     def deliver(self, entry: Entry) -> None:
         """Send a message, which has its position, to the subscribers."""
         core = self.core
-        if self._positions:
-            self._positions.moved(entry)
+        self._positions.moved(entry)
         route = core.router.route(entry.topic)
         if route is NOWHERE:
             return
-        but = core.echoes.publisher(entry.id) if core.echoes else None
+        but = core.echoes.publisher(entry.id)
         if not core.floors.idle:
             route = core.floors.above(route, entry, but)
         if core.tracing is None:

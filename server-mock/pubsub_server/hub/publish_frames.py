@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pubsub_server.hub.publishing import Publishing
     from pubsub_server.interfaces import Identity
     from pubsub_server.shared.connection import Connection
-    from pubsub_server.shared.requests import PublishRequest, Ref
+    from pubsub_server.shared.requests import PublishRequest
 
 
 class PublishFrames:
@@ -62,7 +62,7 @@ class PublishFrames:
         """Send the results of a request to its connection."""
         ref = asked.ref
         if asked.batch and ref is not None:
-            frame = {
+            frame: dict[str, object] = {
                 "type": "published",
                 "results": [publish_result(result) for result in results],
                 "ref": ref,
@@ -70,17 +70,12 @@ class PublishFrames:
             self._core.send(connection, frame)
             return
         for result in results:
-            self._answer_one(connection, result, ref)
-
-    def _answer_one(
-        self, connection: Connection, result: Published | ServiceError, ref: Ref
-    ) -> None:
-        if isinstance(result, ServiceError):
-            # It is counted at its rejection.
-            self._core.send(connection, error_frame(result, ref))
-        elif ref is not None:
-            frame = {"type": "published", **publish_result(result), "ref": ref}
-            self._core.send(connection, frame)
+            if isinstance(result, ServiceError):
+                # It is counted at its rejection.
+                self._core.send(connection, error_frame(result, ref))
+            elif ref is not None:
+                frame = {"type": "published", **publish_result(result), "ref": ref}
+                self._core.send(connection, frame)
 
 
 class _Answer:
