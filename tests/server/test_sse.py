@@ -12,6 +12,7 @@ import httpx
 import pytest
 from httpx_sse import EventSource, ServerSentEvent
 
+from pubsub_server.shared.wall_clock import now_ms
 from pubsub_server.testing import RunningServer, running_server
 from tests.http_client import http_client
 
@@ -139,6 +140,37 @@ async def test_last_event_id_resumes_its_topic_by_position_and_the_others_by_tim
     async with stream(server, token, body=body, headers=headers) as opened:
         found = [(await opened.until("subscribed"))["history"] for _ in range(2)]
         assert [[m["data"] for m in history] for history in found] == [[1], ["x"]]
+
+
+@pytest.mark.parametrize("ahead", ["after", "since"])
+async def test_a_later_start_in_the_request_overrides_last_event_id(
+    server: RunningServer, ahead: str
+) -> None:
+    first = await publish(server, 0)
+    second = await publish(server, 1)
+    # The next message must have a later timestamp.
+    await eventually(lambda: now_ms() > second["timestamp"])
+    await publish(server, 2)
+    after, since = {TOPIC: second["seq"]}, second["timestamp"]
+    body = {"subscriptions": [{"topics": [TOPIC], ahead: after if ahead == "after" else since}]}
+    topic = f"-{TOPIC}@{first['seq']}" if ahead == "after" else ""
+    headers = {"Last-Event-ID": f"{first['timestamp'] - 1}{topic}"}
+    async with stream(server, body=body, headers=headers) as opened:
+        history = (await opened.until("subscribed"))["history"]
+        assert [message["data"] for message in history] == [2]
+
+
+async def test_a_resumed_stream_gets_all_missed_messages_and_not_only_its_history(
+    server: RunningServer,
+) -> None:
+    first = await publish(server, 0)
+    for n in (1, 2):
+        await publish(server, n)
+    headers = {"Last-Event-ID": f"{first['timestamp']}-{TOPIC}@{first['seq']}"}
+    async with stream(server, topics=TOPIC, history="1", headers=headers) as opened:
+        answer = await opened.until("subscribed")
+        assert [message["data"] for message in answer["history"]] == [1, 2]
+        assert "truncated" not in answer
 
 
 @pytest.mark.parametrize("mark", ["", "x", "1-a", "1-a@", "-@", "1-a..b@2", "1-*@2", "x" * 600])

@@ -206,6 +206,17 @@ async def test_a_node_that_is_lost_shows_a_gap_of_unknown_size_in_the_topics_it_
         await until(lambda: one.mesh.peers == two.mesh.peers == 1)
 
 
+async def test_an_event_id_of_another_node_overrides_positions_of_the_request() -> None:
+    async with node() as one, one.client() as client:
+        sent = [await client.publish("demo.a", {"type": "n", "data": n}) for n in range(2)]
+        body = {"subscriptions": [{"topics": ["demo.a"], "after": {"demo.a": sent[1].seq}}]}
+        headers = {"Last-Event-ID": f"{(sent[0].timestamp or 0) - 1}~0"}
+        token = one.server.service_token()
+        async with stream(one.server, token, body=body, headers=headers) as opened:
+            answer = await opened.until("subscribed")
+        assert [message["data"] for message in answer["history"]] == [0, 1]
+
+
 async def test_an_event_source_that_moves_to_another_node_gets_a_gap_on_each_topic() -> None:
     async with (
         nodes(2, mesh_linger=60_000) as (one, two),
