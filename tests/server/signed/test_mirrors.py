@@ -18,9 +18,19 @@ from pubsub_server.access.setup import StartError
 from pubsub_server.settings.sources import SettingsError, load
 from tests.ports import free_port
 from tests.server.protocols.peers import BOUND, until
-from tests.server.signed.peers import EMPTY, FORGED, HELLO, ID, KEY, NAME, OWNER, TOPIC
-from tests.server.signed.test_relays import Bee, bee
-from tests.server.signed.test_sockets import ID_HEX, OWNER_HEX, next_of, node, socket
+from tests.server.signed.peers import (
+    EMPTY,
+    FORGED,
+    HELLO,
+    ID,
+    KEY,
+    NAME,
+    OWNER,
+    TOPIC,
+    literal_broker,
+)
+from tests.server.signed.test_relays import Bee, bee, both
+from tests.server.signed.test_sockets import ID_HEX, OWNER_HEX, end_of, next_of, node, socket
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -172,6 +182,20 @@ async def test_an_upstream_that_cannot_be_relayed_ends_for_all_and_the_topic_ope
             await one.wait_closed()
         await again.send(HELLO)
         await until(lambda: server.stats.published == 1)
+
+
+async def test_the_end_of_a_broker_of_a_mirrored_topic_is_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with (
+        bee() as upstream,
+        mirror(upstream) as server,
+        literal_broker() as broker,
+        both(server, broker) as (one, stream),
+    ):
+        stream.close()
+        assert await end_of(one) == (1013, "unavailable")
+        assert f"127.0.0.1:{broker.port} no longer relays signed." in caplog.text
 
 
 async def test_a_publisher_slower_than_its_topic_waits_and_loses_nothing() -> None:

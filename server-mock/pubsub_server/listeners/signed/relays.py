@@ -206,5 +206,5 @@ class Relays:
         reading, relay.reading = relay.reading, None
         if upstream is not None:
             self._tasks.spawn(upstream.close())
-        if reading is not None and reading is not asyncio.current_task():
+        if reading is not None:
             reading.cancel()
