@@ -3,21 +3,21 @@ from __future__ import annotations
 from sys import maxsize
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hanzoai.pubsub.topics import matches
+from hanzoai.pubsub.topics import TopicTrie, matches
 from pubsub_server.hub import routing, topic_tree
 from pubsub_server.hub.routing import Router
 from pubsub_server.hub.topic_tree import TopicTree
 from pubsub_server.listeners.http.encoder import StreamEncoder
 from pubsub_server.listeners.websocket.encoder import SOCKET
+from pubsub_server.shared import topic_index
 from pubsub_server.shared.connection import Connection, with_name, without_name
 from pubsub_server.shared.topic_index import TopicIndex
 
 if TYPE_CHECKING:
-    import pytest
-
     from pubsub_server.shared.encoder import Encoder
 
 STREAM = StreamEncoder(lambda: maxsize)
@@ -368,3 +368,36 @@ def test_names_are_a_tuple_while_they_are_few() -> None:
         names = without_name(names, str(number))
         assert str(number) not in names
     assert names == ()
+
+
+@pytest.mark.parametrize("count", [3, 100])
+async def test_the_result_of_a_long_search_is_cached_without_another_comparison(
+    monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    index = TopicIndex()
+    names = [f"t.{n}" for n in range(topic_index.AT_ONCE + 1)]
+    for name in names:
+        index.add(name)
+    patterns = ["t.*", *(f"u.{n}.*" for n in range(1, count))]
+    survey = index.survey(patterns, lambda topic: True)
+    assert survey is not None
+
+    async def turn(seconds: float) -> None:
+        pass
+
+    await survey.run(turn)
+    assert list(survey.found) == names
+    compared: list[str] = []
+    match = TopicTrie[Any].match
+
+    def counting(trie: TopicTrie[Any], topic: str) -> tuple[Any, ...]:
+        compared.append(topic)
+        return match(trie, topic)
+
+    monkeypatch.setattr(TopicTrie, "match", counting)
+    survey.keep()
+    survey.end()
+    assert compared == []
+    monkeypatch.undo()
+    index.add("t.new")
+    assert index.matching(["t.*"]) == [*names, "t.new"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
-from hanzoai.pubsub.topics import TopicTrie, matches
+from hanzoai.pubsub.topics import TopicTrie
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -20,6 +20,8 @@ TOPIC_SECONDS: Final = 10e-6
 """Expected seconds for checking one topic; see `turns`."""
 VIEWS_MAX: Final = 256
 """Maximum cached patterns; the least recently used is removed first."""
+KEPT: Final = 16
+"""Maximum patterns of a search whose result is cached."""
 VIEW_TOPICS_MAX: Final = 1_000_000
 """Maximum topics in all cached results together."""
 
@@ -83,13 +85,16 @@ class TopicIndex:
 
     def keep(self, survey: Survey) -> None:
         """Cache the result of a complete survey, so that the next search is faster."""
-        for pattern in survey.patterns:
-            if pattern not in self._views:
-                view = {topic: None for topic in survey.found if matches(pattern, topic)}
-                self._views[pattern] = view
-                self._watch.insert(pattern, pattern)
-                self._held += len(view)
-        self._shrink()
+        if len(survey.patterns) > KEPT:
+            return
+        fresh: dict[str, dict[str, None]] = {
+            pattern: {} for pattern in survey.patterns if pattern not in self._views
+        }
+        for topic, patterns in survey.found.items():
+            for pattern in patterns:
+                if pattern in fresh:
+                    fresh[pattern][topic] = None
+        self._cache(fresh)
 
     def end(self, survey: Survey) -> None:
         """Stop sending topics to this survey."""
@@ -113,12 +118,15 @@ class TopicIndex:
                 for pattern in missing.match(topic):
                     fresh[pattern][topic] = None
                     found[topic] = None
-            for pattern, view in fresh.items():
-                self._views[pattern] = view
-                self._watch.insert(pattern, pattern)
-                self._held += len(view)
-            self._shrink()
+            self._cache(fresh)
         return list(found)
+
+    def _cache(self, fresh: dict[str, dict[str, None]]) -> None:
+        for pattern, view in fresh.items():
+            self._views[pattern] = view
+            self._watch.insert(pattern, pattern)
+            self._held += len(view)
+        self._shrink()
 
     def _shrink(self) -> None:
         while len(self._views) > VIEWS_MAX or (self._held > VIEW_TOPICS_MAX and self._views):
@@ -137,7 +145,8 @@ class Survey:
         sets: The topics to check.
 
     Attributes:
-        found: The topics, complete after `run` until `end`.
+        found: The topics with the patterns that match them, complete after `run` until `end`.
+            Without the patterns if there are more than `KEPT`.
         patterns: The patterns of the search.
     """
 
@@ -148,14 +157,14 @@ class Survey:
         allowed: Callable[[str], bool],
         sets: Sequence[dict[str, None]],
     ) -> None:
-        self.found: dict[str, None] = {}
+        self.found: dict[str, Sequence[str]] = {}
         self.patterns = frozenset(patterns)
         self._index = index
         self._allowed = allowed
         self._sets = sets
-        self._trie: TopicTrie[None] = TopicTrie()
+        self._trie: TopicTrie[str] = TopicTrie()
         for pattern in self.patterns:
-            self._trie.insert(pattern, None)
+            self._trie.insert(pattern, pattern)
 
     def keep(self) -> None:
         """See `TopicIndex.keep`; before `end`."""
@@ -180,8 +189,9 @@ class Survey:
 
     def add_if_matching(self, topic: str) -> None:
         """Add a topic if it matches."""
-        if self._trie.match(topic) and self._allowed(topic):
-            self.found[topic] = None
+        patterns = self._trie.match(topic)
+        if patterns and self._allowed(topic):
+            self.found[topic] = patterns if len(self.patterns) <= KEPT else ()
 
 
 PIECE: Final = 500
