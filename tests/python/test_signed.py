@@ -11,7 +11,7 @@ import pytest
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.protocol import State
 
-from hanzoai.pubsub import PubSubClient, soc
+from hanzoai.pubsub import Gap, PubSubClient, soc
 from hanzoai.pubsub.errors import (
     ClosedError,
     ConnectionFailed,
@@ -208,6 +208,27 @@ async def test_forged_messages_are_shown_and_not_hidden(
         assert message.payload == b"good"
         assert every.forged == good_ones.forged == len(forged)
         assert len([each for each in caplog.records if each.name.endswith("signed")]) == 1
+
+
+async def test_an_iteration_logs_the_first_gap(caplog: pytest.LogCaptureFixture) -> None:
+    class Subscription:
+        def __await__(self) -> Generator[None, None, Subscription]:
+            yield from ()
+            return self
+
+        async def events(self) -> AsyncGenerator[Gap]:
+            for n in (3, 5):
+                yield Gap(NAME, 1, n, n, "history_trimmed")
+
+    class Reader:
+        def subscribe(self, topic: str) -> Subscription:
+            return Subscription()
+
+    topic = SignedTopic(client=cast("PubSubClient", Reader()), id=ID, owner=OWNER)
+    with caplog.at_level(logging.WARNING, "hanzoai.pubsub.signed"):
+        assert await take(topic, 1) == []
+    (record,) = caplog.records
+    assert f"{NAME}: 3 messages" in record.message
 
 
 async def test_forged_frames_from_a_socket_are_not_trusted() -> None:

@@ -5,6 +5,7 @@
 import type { PubSub } from '../client.js';
 import { InvalidOption, InvalidPayload, UsageError } from '../errors.js';
 import { bytesOf } from '../payload_bytes.js';
+import { missed } from '../runtime/gaps.js';
 import type { WebSocketConstructor } from '../settings/options.js';
 import {
   digest,
@@ -78,7 +79,7 @@ export class SignedTopic implements AsyncIterable<SignedMessage>, AsyncDisposabl
   private readonly _sign: Sign | undefined;
   private readonly _carrier: Carrier;
   private _opening: Promise<void> | undefined;
-  private _warned = false;
+  private readonly _warned = new Set<string>();
   /** Resolves when the last requested signature is settled and the next one may follow. */
   private _turn: Promise<void> = Promise.resolve();
 
@@ -194,16 +195,20 @@ export class SignedTopic implements AsyncIterable<SignedMessage>, AsyncDisposabl
     }
   }
 
-  /** Verified messages. The console warns of the first forged one, and `forged` counts them. */
+  /**
+   * Verified messages. The console warns of the first forged one and of the first gap. `forged`
+   * counts forged messages.
+   */
   async *[Symbol.asyncIterator](): AsyncGenerator<SignedMessage, void> {
     for await (const event of this.events()) {
       if (event.kind === 'message') yield event;
-      else if (event.kind === 'forged' && !this._warned) {
-        this._warned = true;
-        console.warn(
-          `${this.name}: a message is not signed by the topic's owner and is left out: ` +
-            `${event.error.message} Read events() to see them.`,
-        );
+      else if (!this._warned.has(event.kind)) {
+        this._warned.add(event.kind);
+        const what =
+          event.kind === 'forged'
+            ? `a message is not signed by the topic's owner and is left out: ${event.error.message}`
+            : missed(event.gap).message;
+        console.warn(`${this.name}: ${what} Read events() to handle it.`);
       }
     }
   }

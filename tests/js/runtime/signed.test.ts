@@ -205,6 +205,21 @@ test('forged messages are shown and not hidden', async (context) => {
   assert.deepEqual([every.forged, goodOnes.forged], [4, 4]);
 });
 
+test('an iteration warns of the first gap', async (context) => {
+  async function* events() {
+    for (const to of [3, 5])
+      yield {
+        kind: 'gap',
+        gap: { topic: NAME, from: 1, to, missed: to, reason: 'history_trimmed' },
+      };
+  }
+  const client = { subscribe: async () => ({ events }) } as unknown as PubSub;
+  const warn = context.mock.method(console, 'warn', () => {});
+  for await (const _ of new SignedTopic({ client, id: ID, owner: OWNER })) assert.fail();
+  assert.equal(warn.mock.callCount(), 1);
+  assert.match(String(warn.mock.calls[0]?.arguments[0]), /^signed\.\w+: 3 messages/);
+});
+
 test('a Bee node receives the parameters in both spellings, and its forged frames are rejected', async () => {
   const bee = new WebSocketServer({ host: '127.0.0.1', port: 0 });
   const frame = sign(KEY, ID, bytes('good'));

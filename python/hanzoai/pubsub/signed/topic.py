@@ -12,6 +12,7 @@ from hanzoai.pubsub import soc
 from hanzoai.pubsub.errors import InvalidOption, InvalidPayload, UsageError
 from hanzoai.pubsub.links.unparsed import is_bytes
 from hanzoai.pubsub.payload_bytes import bytes_of
+from hanzoai.pubsub.runtime.gaps import missed
 from hanzoai.pubsub.signed.carriers import Carrier, SocketCarrier, TopicCarrier, closed
 from hanzoai.pubsub.signed.messages import Forged, SignedEvent, SignedMessage
 
@@ -96,7 +97,7 @@ class SignedTopic:
         self._owner = owner
         self._key = key
         self._signer = signer
-        self._warned = False
+        self._warned: set[type[SignedEvent]] = set()
         self._changing = asyncio.Lock()
         self._opening: asyncio.Future[None] | None = None
         self._closing = 0
@@ -199,17 +200,22 @@ class SignedTopic:
             yield event
 
     async def __aiter__(self) -> AsyncIterator[SignedMessage]:
-        """Verified messages. The log warns once about forged ones, and `forged` counts them."""
+        """Verified messages. The log warns of the first forged one and of the first gap.
+
+        `forged` counts forged messages.
+        """
         async for event in self.events():
             if isinstance(event, SignedMessage):
                 yield event
-            elif isinstance(event, Forged) and not self._warned:
-                self._warned = True
-                _LOG.warning(
-                    "%s: a message is not signed by the topic's owner and is left out: %s;"
-                    " read events() to see them",
-                    *(self.name, event.error.message),
+            elif type(event) not in self._warned:
+                self._warned.add(type(event))
+                what = (
+                    "a message is not signed by the topic's owner and is left out: "
+                    f"{event.error.message}"
+                    if isinstance(event, Forged)
+                    else missed(event).message
                 )
+                _LOG.warning("%s: %s Read events() to handle it.", self.name, what)
 
     async def close(self) -> None:
         """Stop receiving, and end a `connect` that still waits."""
