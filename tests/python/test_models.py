@@ -132,10 +132,20 @@ async def test_the_helper_of_openai_gives_the_same_parts() -> None:
     parts: list[Any] = []
     async with client.chat.completions.stream(messages=MESSAGES, model="m") as stream:
         source = from_openai(stream)
-        async for piece in source:  # type: ignore[attr-defined]
+        async for piece in source:
             grow(parts, piece)
     assert parts == EXPECTED["openai-chat"]["parts"]
     assert source.finish_reason == "tool_calls"
+
+
+async def test_a_program_reads_the_pieces_of_a_model_itself() -> None:
+    async def stream() -> AsyncIterator[Any]:
+        choice = {"index": 0, "delta": {"content": "Hi"}, "finish_reason": "stop"}
+        yield {"object": "chat.completion.chunk", "choices": [choice]}
+
+    source = from_openai(stream())
+    assert [piece async for piece in source] == ["Hi"]
+    assert source.finish_reason == "stop"
 
 
 def test_clients_without_asyncio_give_the_same_parts() -> None:

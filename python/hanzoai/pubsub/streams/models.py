@@ -18,7 +18,7 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast, overload
 
 from hanzoai.pubsub.streams.sources import check_source
 
@@ -333,6 +333,10 @@ class AsyncModelSource(ModelSource):
                     break
 
 
+@overload
+def from_openai(stream: AsyncIterable[Any]) -> AsyncModelSource: ...
+@overload
+def from_openai(stream: Iterable[Any]) -> ModelSource: ...
 def from_openai(stream: AsyncIterable[Any] | Iterable[Any]) -> ModelSource:
     """Convert a stream of ``openai`` (Responses API or Chat Completions) to pieces.
 
@@ -343,6 +347,10 @@ def from_openai(stream: AsyncIterable[Any] | Iterable[Any]) -> ModelSource:
     return _source(stream, OpenAIEvents)
 
 
+@overload
+def from_anthropic(stream: AsyncIterable[Any]) -> AsyncModelSource: ...
+@overload
+def from_anthropic(stream: Iterable[Any]) -> ModelSource: ...
 def from_anthropic(stream: AsyncIterable[Any] | Iterable[Any]) -> ModelSource:
     """Convert a stream of ``anthropic`` (``messages.create`` or ``messages.stream``) to pieces.
 
@@ -353,6 +361,10 @@ def from_anthropic(stream: AsyncIterable[Any] | Iterable[Any]) -> ModelSource:
     return _source(stream, AnthropicEvents)
 
 
+@overload
+def from_langchain(stream: AsyncIterable[Any]) -> AsyncModelSource: ...
+@overload
+def from_langchain(stream: Iterable[Any]) -> ModelSource: ...
 def from_langchain(stream: AsyncIterable[Any] | Iterable[Any]) -> ModelSource:
     """Convert ``stream`` or ``astream`` of a LangChain chat model or graph to pieces."""
     return _source(stream, LangChainEvents)
