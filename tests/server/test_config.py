@@ -378,6 +378,19 @@ def test_a_likely_mistake_is_a_warning(given: dict[str, object], expected: str) 
     assert expected in line
 
 
+@pytest.mark.parametrize("name", ["rules", "tls_cert", "api_keys_file", "audit_file"])
+def test_an_empty_path_is_named_as_such(name: str, tmp_path: Path) -> None:
+    file = tmp_path / "server.yaml"
+    file.write_text(f'{name}: ""\n', encoding="utf-8")
+    empty = "is empty; give the path of a file, or leave the setting out"
+    with pytest.raises(SettingsError) as of_file:
+        load(file=file)
+    assert str(of_file.value) == f"{name} (file {file}): {empty}"
+    with pytest.raises(SettingsError) as of_flag:
+        load({name: ""})
+    assert str(of_flag.value) == f"{name} (flag --{name.replace('_', '-')}): {empty}"
+
+
 def test_a_usual_configuration_causes_no_warning() -> None:
     for given in ({}, {"iam_jwks_url": "http://127.0.0.1/k"}, {"iam_url": "https://iam"}):
         assert preflight.warnings(load(given)) == []

@@ -237,7 +237,7 @@ def _from_file(file: Path, problems: list[str]) -> dict[str, _Given] | None:
         if name not in Settings.model_fields:
             problems.append(_unknown(name, source))
         elif value is not None:
-            if isinstance(value, str) and Path in get_args(Settings.model_fields[name].annotation):
+            if isinstance(value, str) and value and _is_path(name):
                 value = str(file.parent / value)
             found[name] = _Given(value, source)
     return found
@@ -262,12 +262,18 @@ def _from_environment(environ: Mapping[str, str], problems: list[str]) -> dict[s
     return found
 
 
+def _is_path(name: str) -> bool:
+    return Path in get_args(Settings.model_fields[name].annotation)
+
+
 def _structured(name: str, item: _Given) -> object:
     """Parse the text of a flag or variable for a setting that is a list or map of objects."""
     value = item.value
     annotation = Settings.model_fields[name].annotation
     if isinstance(value, bool) and annotation is not bool:
         raise ValueError(f"is {str(value).lower()}; expected {_kind(name)}")
+    if value == "" and _is_path(name):
+        raise ValueError("is empty; give the path of a file, or leave the setting out")
     if not isinstance(value, str) or name not in _OBJECTS:
         return value
     if name == "listener_identities" and not value.lstrip().startswith(("{", "[")):
