@@ -7,7 +7,9 @@ const COUNT = 1_000;
 
 /** Topics with a member. */
 function occupied(presence: PresenceMembers): string[] {
-  return presence.complete(['**']).flatMap(([topic, members]) => (members.length ? [topic] : []));
+  return presence
+    .complete(['**'], [])
+    .flatMap(([topic, members]) => (members.length ? [topic] : []));
 }
 
 test('the effort for members that do not return grows with their number alone', () => {
@@ -41,9 +43,32 @@ test('topics that have emptied make room before one with members', () => {
   presence.snapshot('quiet', [one]);
   for (let number = 0; number < 20_000; number += 1) presence.snapshot(`brief.${number}`, []);
   assert.deepEqual(occupied(presence), ['quiet']);
-  assert.ok(presence.complete(['**']).length <= 10_000);
+  assert.ok(presence.complete(['**'], []).length <= 10_000);
   for (let number = 0; number < 10_000; number += 1) presence.snapshot(`lasting.${number}`, [one]);
   const left = occupied(presence);
   assert.equal(left.length, 10_000);
   assert.ok(!left.includes('quiet'));
+});
+
+test('the members of topics that are left out are not read', () => {
+  let reads = 0;
+  const member = (id: string) => ({
+    client_id: id,
+    user_id: '',
+    name: '',
+    get joined_at(): number {
+      reads += 1;
+      return 1;
+    },
+    last_seen: 1,
+  });
+  const presence = new PresenceMembers();
+  presence.snapshot('a.b', [member('c1'), member('c2')]);
+  presence.snapshot('a.c', [member('c3')]);
+  reads = 0;
+  assert.deepEqual(
+    presence.complete(['a.*'], ['a.b']).map(([topic]) => topic),
+    ['a.c'],
+  );
+  assert.equal(reads, 0);
 });

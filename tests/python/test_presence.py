@@ -13,6 +13,7 @@ from hanzoai.pubsub.session.members import MAX_MEMBERS, MAX_TOPICS, PresenceMemb
 from hanzoai.pubsub.session.own_presence import MAX_TOPICS as OWN_TOPICS
 from hanzoai.pubsub.session.own_presence import OwnPresence, PresenceValues
 from hanzoai.pubsub.session.ports import Rejected
+from hanzoai.pubsub.session.presence import Presence
 from hanzoai.pubsub.session.publishes import Publishes
 from hanzoai.pubsub.session.requests import Subscribe
 from hanzoai.pubsub.session.routes import Routes
@@ -38,7 +39,7 @@ def change_of(kind: str, data: Any, at: int = 5) -> Message:
 
 
 def members_of(presence: PresenceMembers) -> tuple[PresenceMember, ...]:
-    [(topic, members)] = presence.complete(["**"])
+    [(topic, members)] = presence.complete(["**"], [])
     assert topic == "a"
     return members
 
@@ -75,6 +76,18 @@ def test_members_are_in_the_order_of_joining() -> None:
     assert [m.client_id for m in members_of(presence)] == ["early", "late"]
 
 
+def test_a_subscription_without_presence_ends_without_a_search_of_the_members() -> None:
+    options = SessionOptions(client_name="test", client_lang=None)
+    presence = Presence(Context(options, Log(), lambda: 0.0), Routes())
+    patterns = ["a.*"] * 3
+    searched: list[object] = []
+    presence.members.drop = lambda *given: searched.append(given)  # type: ignore[method-assign]
+    for sub, watches in enumerate((True, False)):
+        request = Subscribe(sub, tuple(patterns), presence=watches)
+        presence.remove(SubscriptionState(request, SeqCursor(request, options)), patterns)
+        assert len(searched) == 1
+
+
 def test_a_crowd_is_bounded() -> None:
     presence = PresenceMembers()
     presence.snapshot("a", [member(str(n)) for n in range(MAX_MEMBERS + 5)])
@@ -84,7 +97,7 @@ def test_a_crowd_is_bounded() -> None:
 
 def occupied(presence: PresenceMembers) -> list[str]:
     """Topics with a member."""
-    return [topic for topic, members in presence.complete(["**"]) if members]
+    return [topic for topic, members in presence.complete(["**"], []) if members]
 
 
 def test_members_of_dropped_topics_are_removed() -> None:
@@ -101,7 +114,7 @@ def test_topics_that_have_emptied_make_room_before_one_with_members() -> None:
     for number in range(2 * MAX_TOPICS):
         presence.snapshot(f"brief.{number}", [])
     assert occupied(presence) == ["quiet"]
-    assert len(list(presence.complete(["**"]))) <= MAX_TOPICS
+    assert len(list(presence.complete(["**"], []))) <= MAX_TOPICS
     for number in range(MAX_TOPICS):
         presence.snapshot(f"lasting.{number}", [member("y")])
     left = occupied(presence)

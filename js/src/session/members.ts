@@ -25,6 +25,8 @@ class Room {
   awaited = new Map<string, PresenceMember>();
   complete = false;
   proven = true;
+
+  constructor(readonly _topic: string) {}
 }
 
 /**
@@ -40,11 +42,15 @@ class Room {
 export class PresenceMembers {
   private readonly _rooms = new Map<string, Room>();
 
-  /** The topics of some patterns that have a snapshot, and their members. */
-  complete(patterns: readonly string[]): [topic: string, members: readonly PresenceMember[]][] {
+  /** The topics of some patterns, but not of `others`, that have a snapshot, and their members. */
+  complete(
+    patterns: readonly string[],
+    others: readonly string[],
+  ): [topic: string, members: readonly PresenceMember[]][] {
+    const known = new Set(topicsOf(others, this._rooms));
     return topicsOf(patterns, this._rooms).flatMap((topic) => {
       const room = this._rooms.get(topic);
-      return room?.complete ? [[topic, inOrder(room)]] : [];
+      return room?.complete && !known.has(topic) ? [[topic, inOrder(room)]] : [];
     });
   }
 
@@ -57,37 +63,35 @@ export class PresenceMembers {
       room.complete = true;
       room.members = fresh;
       room.awaited.clear();
-      return [change(topic, room, 'snapshot')];
+      return [change(room, 'snapshot')];
     }
     const out: Change[] = [];
     for (const clientId of fresh.keys()) room.awaited.delete(clientId);
     // Report joins before leaves: a user whose connection has another id stays.
     for (const [clientId, member] of fresh) {
       const before = room.members.get(clientId);
-      if (!before || differs(before, member)) out.push(...put(topic, room, before, member));
+      if (!before || differs(before, member)) out.push(...put(room, before, member));
     }
     for (const [clientId, member] of room.members) {
       const mayReturn = room.awaited.has(clientId) && member.user_id;
-      if (!fresh.has(clientId) && !mayReturn) out.push(take(topic, room, member));
+      if (!fresh.has(clientId) && !mayReturn) out.push(take(room, member));
     }
     return out;
   }
 
   /** Take a join, update or leave from a message. */
   apply(message: Envelope): Change[] {
-    const { topic, type } = message;
     const data = memberData(message.data);
     if (!data) return [];
-    const clientId = data.client_id;
-    const room = this._open(topic);
-    const before = room.members.get(clientId);
-    if (type === 'presence.leave') return before ? [take(topic, room, before)] : [];
+    const room = this._open(message.topic);
+    const before = room.members.get(data.client_id);
+    if (message.type === 'presence.leave') return before ? [take(room, before)] : [];
     if (!before && room.members.size - room.awaited.size >= MAX_MEMBERS) return [];
     const member = merge(before, data, message.timestamp);
     if (!member) return [];
-    room.awaited.delete(clientId);
+    room.awaited.delete(data.client_id);
     if (before && !differs(before, member)) return [];
-    return put(topic, room, before, member);
+    return put(room, before, member);
   }
 
   /** The connection or stream is lost: members may leave unseen. */
@@ -115,7 +119,7 @@ export class PresenceMembers {
    * each of 10,000 leaves would take half a gigabyte.
    */
   expire(): Change[] {
-    return [...this._rooms].flatMap(([topic, room]) => {
+    return [...this._rooms.values()].flatMap((room) => {
       const gone = [...room.awaited.values()].reverse();
       for (const { client_id } of gone) room.members.delete(client_id);
       room.awaited.clear();
@@ -125,7 +129,7 @@ export class PresenceMembers {
         const { user_id: user } = member;
         const stays = user && users.has(user);
         users.add(user);
-        return change(topic, room, stays ? 'disconnect' : 'leave', member, members);
+        return change(room, stays ? 'disconnect' : 'leave', member, members);
       });
       return changes.reverse();
     });
@@ -149,7 +153,7 @@ export class PresenceMembers {
       if (room.awaited.size) continue;
       room.members = new Map();
       room.complete = false;
-      out.push(change(topic, room, 'snapshot'));
+      out.push(change(room, 'snapshot'));
     }
     return out;
   }
@@ -162,12 +166,12 @@ export class PresenceMembers {
   }
 
   private _open(topic: string): Room {
-    const room = this._rooms.get(topic) ?? new Room();
+    const room = this._rooms.get(topic) ?? new Room(topic);
     this._rooms.delete(topic);
     if (this._rooms.size >= MAX_TOPICS) {
-      const all = [...this._rooms];
-      const empty = all.filter(([, { members }]) => !members.size);
-      for (const [name] of empty.length ? empty : all.slice(0, 1)) this._rooms.delete(name);
+      const all = [...this._rooms.values()];
+      const empty = all.filter(({ members }) => !members.size);
+      for (const { _topic } of empty.length ? empty : all.slice(0, 1)) this._rooms.delete(_topic);
     }
     this._rooms.set(topic, room);
     return room;
@@ -186,35 +190,29 @@ export function topicsOf(
 }
 
 function change(
-  topic: string,
   room: Room,
   kind: PresenceChangeKind,
   member?: PresenceMember,
   members = inOrder(room),
 ): Change {
-  return { topic, members, change: kind, member };
+  return { topic: room._topic, members, change: kind, member };
 }
 
-function put(
-  topic: string,
-  room: Room,
-  before: PresenceMember | undefined,
-  member: PresenceMember,
-): Change[] {
+function put(room: Room, before: PresenceMember | undefined, member: PresenceMember): Change[] {
   const kind = before ? 'update' : hasUser(room, member) ? 'connect' : 'join';
   room.members.set(member.client_id, member);
-  const out = [change(topic, room, kind, member)];
+  const out = [change(room, kind, member)];
   const { user_id: user } = member;
   const returned =
     !before && user && [...room.awaited.values()].find((other) => other.user_id === user);
-  if (returned) out.push(take(topic, room, returned));
+  if (returned) out.push(take(room, returned));
   return out;
 }
 
-function take(topic: string, room: Room, member: PresenceMember): Change {
+function take(room: Room, member: PresenceMember): Change {
   room.members.delete(member.client_id);
   room.awaited.delete(member.client_id);
-  return change(topic, room, hasUser(room, member) ? 'disconnect' : 'leave', member);
+  return change(room, hasUser(room, member) ? 'disconnect' : 'leave', member);
 }
 
 /** Whether a connection of the same user is present; some peers send no users. */
@@ -250,9 +248,7 @@ type MemberData = JsonObject & { readonly client_id: string };
 
 /** The member in the data of a presence message: the data itself, or its field `member`. */
 function memberData(data: unknown): MemberData | undefined {
-  if (isMemberData(data)) return data;
-  const inner = isObject(data) ? data['member'] : undefined;
-  return isMemberData(inner) ? inner : undefined;
+  return [data, isObject(data) && data['member']].find(isMemberData);
 }
 
 function isMemberData(data: unknown): data is MemberData {

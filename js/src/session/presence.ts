@@ -56,6 +56,7 @@ export class Presence {
 
   /** Stop showing it changes of these patterns. */
   remove(state: SubscriptionState, patterns: readonly string[]): void {
+    if (!state.request.presence) return;
     this._routes.remove(state, patterns);
     this.members.drop(patterns, this._routes);
   }
@@ -68,9 +69,7 @@ export class Presence {
    */
   show(state: SubscriptionState, others: readonly string[], hidden?: boolean): void {
     if (!state.request.presence) return;
-    const known = new Map(this.members.complete(others));
-    for (const [topic, all] of this.members.complete(state.patterns)) {
-      if (known.has(topic)) continue;
+    for (const [topic, all] of this.members.complete(state.patterns, others)) {
       this._deliveries.presenceChanged(state.request.sub, {
         topic,
         members: hidden ? [] : all,

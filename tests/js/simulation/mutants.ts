@@ -180,8 +180,8 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   'a later subscription does not receive known members': {
     file: 'session/presence.ts',
-    from: 'if (known.has(topic)) continue;',
-    to: 'continue;',
+    from: 'of this.members.complete(state.patterns, others)',
+    to: 'of []',
   },
   'own presence is not sent again': {
     file: 'session/own_presence.ts',

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from pydantic import ValidationError
 
 from hanzoai.pubsub.generated.wire import PresenceMember
-from hanzoai.pubsub.topics import is_wildcard, matches
+from hanzoai.pubsub.topics import TopicTrie, is_wildcard
 from hanzoai.pubsub.values import PresenceChange
 
 if TYPE_CHECKING:
@@ -33,9 +33,10 @@ _REQUIRED: Final = frozenset({"user_id", "name", "joined_at", "last_seen"})
 
 
 class _Room:
-    __slots__ = ("awaited", "complete", "members", "proven")
+    __slots__ = ("awaited", "complete", "members", "proven", "topic")
 
-    def __init__(self) -> None:
+    def __init__(self, topic: str) -> None:
+        self.topic = topic
         self.members: dict[str, PresenceMember] = {}
         # Members from before a reconnect, by client id, that may return with another id.
         self.awaited: dict[str, PresenceMember] = {}
@@ -57,10 +58,13 @@ class PresenceMembers:
     def __init__(self) -> None:
         self._rooms: OrderedDict[str, _Room] = OrderedDict()
 
-    def complete(self, patterns: Sequence[str]) -> Iterator[tuple[str, tuple[PresenceMember, ...]]]:
-        """Every topic of some patterns that has a snapshot, and its members."""
+    def complete(
+        self, patterns: Sequence[str], others: Sequence[str]
+    ) -> Iterator[tuple[str, tuple[PresenceMember, ...]]]:
+        """Topics of some patterns, but not of `others`, that have a snapshot, and their members."""
+        known = set(topics_of(others, self._rooms))
         for topic in topics_of(patterns, self._rooms):
-            if (room := self._rooms[topic]).complete:
+            if topic not in known and (room := self._rooms[topic]).complete:
                 yield topic, _in_order(room)
 
     def snapshot(self, topic: str, members: Sequence[PresenceMember]) -> list[PresenceChange]:
@@ -80,10 +84,10 @@ class PresenceMembers:
         for client_id, member in new.items():
             before = room.members.get(client_id)
             if before is None or _differs(before, member):
-                out += _put(room, topic, before, member)
+                out += _put(room, before, member)
         for client_id, member in list(room.members.items()):
             if client_id not in new and not (client_id in room.awaited and member.user_id):
-                out.append(_take(room, topic, member))
+                out.append(_take(room, member))
         return out
 
     def apply(self, message: Message) -> list[PresenceChange]:
@@ -91,11 +95,11 @@ class PresenceMembers:
         data = _member_data(message.data)
         if data is None:
             return []
-        topic, client_id = message.topic, cast("str", data["client_id"])
-        room = self._open(topic)
+        client_id = cast("str", data["client_id"])
+        room = self._open(message.topic)
         before = room.members.get(client_id)
         if message.type == LEAVE:
-            return [] if before is None else [_take(room, topic, before)]
+            return [] if before is None else [_take(room, before)]
         if before is None and len(room.members) - len(room.awaited) >= MAX_MEMBERS:
             return []
         member = _merge(before, data, message.timestamp)
@@ -104,7 +108,7 @@ class PresenceMembers:
         room.awaited.pop(client_id, None)
         if before is not None and not _differs(before, member):
             return []
-        return _put(room, topic, before, member)
+        return _put(room, before, member)
 
     def lost(self) -> None:
         """The connection or stream is lost: members may leave unnoticed."""
@@ -125,7 +129,7 @@ class PresenceMembers:
         list for each would take half a gigabyte if 10,000 leave.
         """
         out: list[PresenceChange] = []
-        for topic, room in self._rooms.items():
+        for room in self._rooms.values():
             gone, room.awaited = room.awaited, {}
             for client_id in gone:
                 del room.members[client_id]
@@ -134,9 +138,8 @@ class PresenceMembers:
             changes: list[PresenceChange] = []
             for member in reversed(gone.values()):
                 stays = bool(member.user_id) and member.user_id in users
-                changes.append(
-                    PresenceChange(topic, members, "disconnect" if stays else "leave", member)
-                )
+                kind: PresenceChangeKind = "disconnect" if stays else "leave"
+                changes.append(PresenceChange(room.topic, members, kind, member))
                 users.add(member.user_id)
             out += reversed(changes)
         return out
@@ -178,7 +181,7 @@ class PresenceMembers:
                 empty = [name for name, each in self._rooms.items() if not each.members]
                 for name in empty or [next(iter(self._rooms))]:
                     del self._rooms[name]
-            room = self._rooms[topic] = _Room()
+            room = self._rooms[topic] = _Room(topic)
         else:
             self._rooms.move_to_end(topic)
         return room
@@ -186,31 +189,34 @@ class PresenceMembers:
 
 def topics_of(patterns: Sequence[str], topics: Collection[str | None]) -> list[str]:
     """Those of some topics that any of the patterns matches."""
-    if any(map(is_wildcard, patterns)):
-        return [topic for topic in topics if topic and any(matches(p, topic) for p in patterns)]
-    return [pattern for pattern in patterns if pattern in topics]
+    if not any(map(is_wildcard, patterns)):
+        return [pattern for pattern in patterns if pattern in topics]
+    trie: TopicTrie[None] = TopicTrie()
+    for pattern in patterns:
+        trie.insert(pattern, None)
+    return [topic for topic in topics if topic and trie.match(topic)]
 
 
 def _put(
-    room: _Room, topic: str, before: PresenceMember | None, member: PresenceMember
+    room: _Room, before: PresenceMember | None, member: PresenceMember
 ) -> list[PresenceChange]:
     kind: PresenceChangeKind = "update"
     if before is None:
         kind = "connect" if _has_user(room, member) else "join"
     room.members[member.client_id] = member
-    out = [PresenceChange(topic, _in_order(room), kind, member)]
+    out = [PresenceChange(room.topic, _in_order(room), kind, member)]
     if before is None and member.user_id:
         same_user = (one for one in room.awaited.values() if one.user_id == member.user_id)
         if (returned := next(same_user, None)) is not None:
-            out.append(_take(room, topic, returned))
+            out.append(_take(room, returned))
     return out
 
 
-def _take(room: _Room, topic: str, member: PresenceMember) -> PresenceChange:
+def _take(room: _Room, member: PresenceMember) -> PresenceChange:
     del room.members[member.client_id]
     room.awaited.pop(member.client_id, None)
     kind: PresenceChangeKind = "disconnect" if _has_user(room, member) else "leave"
-    return PresenceChange(topic, _in_order(room), kind, member)
+    return PresenceChange(room.topic, _in_order(room), kind, member)
 
 
 def _has_user(room: _Room, member: PresenceMember) -> bool:

@@ -57,8 +57,9 @@ class Presence:
 
     def remove(self, state: SubscriptionState, patterns: Sequence[str]) -> None:
         """Stop reporting changes of these patterns to it."""
-        self._routes.remove(state, patterns)
-        self.members.drop(patterns, self._routes)
+        if state.request.presence:
+            self._routes.remove(state, patterns)
+            self.members.drop(patterns, self._routes)
 
     def show(
         self, state: SubscriptionState, others: Sequence[str], *, hidden: bool = False
@@ -72,11 +73,9 @@ class Presence:
         """
         if not state.request.presence:
             return
-        known = dict(self.members.complete(others))
-        for topic, members in self.members.complete(state.patterns):
-            if topic not in known:
-                change = PresenceChange(topic, () if hidden else members, "snapshot")
-                self._ports.presence_changed(state.sub, change)
+        for topic, members in self.members.complete(state.patterns, others):
+            change = PresenceChange(topic, () if hidden else members, "snapshot")
+            self._ports.presence_changed(state.sub, change)
 
     def answered(self, state: SubscriptionState) -> None:
         """The server answered a subscription: drop members that no snapshot will confirm."""
