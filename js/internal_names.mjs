@@ -11,7 +11,7 @@ dial disconnectedSince doubts drawn dropTopics due effects ended ending environm
 fetchToken finished fired flush forgetUnproven full generation hangUp hasBatch hasRoom hasWebSocket healed
 held hide holders httpDerived httpUrl inbox inboxes incremental joined later learn lifecycle linked
 listeners lost malformed marks matching newest notify occupied opened operate operations outcomes over
-ownPresence paced paceInterval part pause paused perform phase policies ports postpone postponed
+ownPresence paced paceInterval part pause paused perform phase plain policies ports postpone postponed
 presenceChanged probed probeHttp protocolVersion proven publisher publishes rateLimited receive
 receiveQueueBytes receiveQueueMessages reconnected recovering recovery refs rememberOwn remove renew
 renewable report reportEnd requests resends restore retried retryBase retryCap retryLater retryPending routes

@@ -31,7 +31,7 @@ class Rig:
 
     def connect(self, peer: Peer) -> None:
         self.context.peer = peer
-        self.publishes.connected(peer)
+        self.publishes.connected()
 
     def lose(self) -> None:
         self.publishes.lost()
@@ -200,7 +200,7 @@ def test_each_publish_is_settled_once_and_counts_stay_true(script: list[tuple[st
         elif what == "limit" and connected:
             ref = f"p{how}"
             limited[ref] += publishes.rejected(ErrorFrame(code="rate_limited", message="", ref=ref))
-        elif what == "pace":
+        elif what == "pace" and connected:
             publishes.paced()
         elif what == "expire":
             publishes.expire([how])

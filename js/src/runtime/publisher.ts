@@ -5,11 +5,11 @@ import type { TimerHandle } from '../clock.js';
 import { fromCode, PubSubError } from '../errors.js';
 import type { JsonObject, PublishResult } from '../generated/wire.js';
 import { Fifo } from '../session/fifo.js';
+import type { Peer } from '../session/peer.js';
 import type { Outcome, OutcomePort } from '../session/ports.js';
 import type { Publish } from '../session/requests.js';
 import type { OperatedSession } from '../session/session.js';
 import type { Published } from '../values.js';
-import { firstFrame } from './batches.js';
 import type { Client } from './client.js';
 import type { Deliveries } from './deliveries.js';
 import { failed, unansweredUpdate } from './failures.js';
@@ -17,6 +17,12 @@ import { PARTS } from './parts.js';
 import type { Prepared, PublishManyOptions, PublishOptions } from './publications.js';
 import { rejected } from './rejected.js';
 import { onAbort, type Timed, within } from './waiting.js';
+
+/** Maximum messages of a batch if the server does not state a limit. */
+const BATCH = 1_000;
+
+/** Maximum bytes of payload per frame of a batch. */
+const BATCH_BYTES = 1 << 20;
 
 /** A publish or presence update without an outcome. */
 interface Unsettled {
@@ -203,7 +209,10 @@ export class Publisher implements OutcomePort {
       end,
     );
     if (!signal) return settled;
-    const ignore = onAbort(signal, () => this._cancel(publish));
+    const ignore = onAbort(signal, () => {
+      // With all that are cancelled in this turn.
+      if (this._cancelled.push(publish) === 1) queueMicrotask(() => this._expire());
+    });
     return settled.then((outcome) => {
       ignore();
       signal.throwIfAborted();
@@ -230,12 +239,6 @@ export class Publisher implements OutcomePort {
     );
   }
 
-  /** Give up a publish, together with all that are cancelled in the same turn. */
-  private _cancel(publish: Publish): void {
-    const { _cancelled: cancelled } = this;
-    if (cancelled.push(publish) === 1) queueMicrotask(() => this._expire());
-  }
-
   /** Give up publishes. One by one, the next one would be sent in the place of the first. */
   private _expire(due: readonly Pick<Publish, 'ref'>[] = this._cancelled.splice(0)): void {
     if (due.length) this._client.perform(({ operations }) => operations.expire(due));
@@ -258,4 +261,17 @@ function published(result: PublishResult = {}, item: Prepared): Published | PubS
   const { error, id = item.id, timestamp, seq, duplicate = false } = result;
   if (error) return rejected(error, item.publication.topic, item.id);
   return { id, timestamp, seq, duplicate };
+}
+
+/** Number of messages that fit into one frame. */
+function firstFrame(items: readonly Prepared[], peer: Peer | undefined): number {
+  const limit = peer?.limits?.max_batch || BATCH;
+  // Room is granted for a whole frame.
+  const most = Math.min(limit, peer?.burst || limit);
+  let bytes = 0;
+  const end = items.findIndex(({ size }, n) => {
+    bytes += size;
+    return n && (n >= most || bytes > BATCH_BYTES);
+  });
+  return end < 0 ? items.length : end;
 }

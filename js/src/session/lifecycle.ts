@@ -237,13 +237,13 @@ export class Lifecycle implements Steps<SessionEvent> {
 
   /** Request every subscription, and send the own presence again. */
   _rejoin(): void {
-    this.operations?.subscriptions.connected(this._context.peer as Peer);
+    this.operations?.subscriptions.connected();
     this.operations?.ownPresence?.connected();
   }
 
   /** Send what waited. */
   _flush(): void {
-    this.operations?.publishes.connected(this._context.peer as Peer);
+    this.operations?.publishes.connected();
   }
 
   /** End the connection, or the attempt to open one. */

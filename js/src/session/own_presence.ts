@@ -33,7 +33,7 @@ interface Update {
 
 /** Keys and values by topic; undefined for all topics. */
 class PresenceValues {
-  private readonly _byTopic = new Map<Topic, JsonObject>();
+  readonly _byTopic: Map<Topic, JsonObject> = new Map();
 
   /** Merge an update: the newest value of each key counts; null deletes on the server. */
   update(topic: Topic, data: JsonObject): void {
@@ -71,15 +71,7 @@ class PresenceValues {
 
   /** Whether a topic has values, or can get some; an update of all topics always can. */
   hasRoom(topic: Topic): boolean {
-    return !topic || this.has(topic) || this._byTopic.size < MAX_TOPICS;
-  }
-
-  has(topic: Topic): boolean {
-    return this._byTopic.has(topic);
-  }
-
-  delete(topic: Topic): void {
-    this._byTopic.delete(topic);
+    return !topic || this._byTopic.has(topic) || this._byTopic.size < MAX_TOPICS;
   }
 
   /** Forget the topics of some patterns that lead nowhere. */
@@ -153,7 +145,7 @@ export class OwnPresence {
       if (this._inFlight.has(topic)) continue;
       const refs = this._waiting.get(topic) ?? [];
       this._waiting.delete(topic);
-      this._later.delete(topic);
+      this._later._byTopic.delete(topic);
       this._number += 1;
       const ref = `m${this._number}`;
       this._context.ports.send({ type: 'presence.update', topic, data, ref });
@@ -228,9 +220,9 @@ export class OwnPresence {
   /** An update of all topics replaced updates of single topics: their calls wait for it. */
   private _mergeWaiting(): void {
     for (const [topic, refs] of [...this._waiting]) {
-      if (this._later.has(topic)) continue;
+      if (this._later._byTopic.has(topic)) continue;
       this._waiting.delete(topic);
-      if (this._later.has(undefined)) this._wait(undefined, refs);
+      if (this._later._byTopic.has(undefined)) this._wait(undefined, refs);
       else this._settle(refs, ACKNOWLEDGED);
     }
   }

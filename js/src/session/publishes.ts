@@ -25,6 +25,8 @@ const MAX_PAUSE = 60_000;
 /** The credit of the lanes if none has waited. */
 const NO_CREDIT: readonly number[] = [];
 
+const UNKNOWN: Outcome = { kind: 'unknown' };
+
 /** The result of a message that is missing from the server's answer. */
 const UNANSWERED: PublishResult = {
   error: { code: 'outcome_unknown', message: 'The server sent no result for this message.' },
@@ -66,7 +68,7 @@ export class Publishes {
   readonly _queue: PublishList = new PublishList();
   readonly _flight: PublishList = new PublishList();
   /** Those of each key of the policy `latest`, oldest first. */
-  private readonly _keys = new Map<string | undefined, readonly PublishState[]>();
+  private readonly _keys = new Map<string | undefined, PublishState[]>();
   private _number = 0;
   /** Credit of the lanes while the rate is used up. */
   private _credit = NO_CREDIT;
@@ -116,22 +118,21 @@ export class Publishes {
     const { _queue: queue } = this;
     this._number += 1;
     if (policy === 'drop_oldest') this._makeRoom(publish);
-    const newest = this._keys.get(key)?.at(-1);
+    const same = this._keys.get(key);
+    const newest = same?.at(-1);
     const replaced = newest?._sent ? undefined : newest;
     // At the end of the queue, a key that changes faster than the queue moves would never be sent.
     const number = replaced?._number ?? this._number;
     const entry = new PublishState(number, publish, `p${ref}`, this._held);
     if (policy === 'block' || this.hasRoom(publish, queue, replaced?._publish)) {
+      if (same) same.push(entry);
+      else if (key !== undefined) this._keys.set(key, [entry]);
       if (replaced) this._supersede(replaced, entry);
       queue._enqueue(entry);
-      if (key !== undefined) this._keys.set(key, [...(this._keys.get(key) ?? []), entry]);
       this.flush();
     } else {
-      this._giveUp(
-        entry,
-        'queue_full',
-        `Messages that wait to be sent: ${queue._messages}, with ${queue._bytes} bytes in all.`,
-      );
+      const message = `Messages that wait to be sent: ${queue._messages}, with ${queue._bytes} bytes in all.`;
+      this._outcomes.settle(ref, { kind: 'rejected', code: 'queue_full', message });
     }
   }
 
@@ -148,24 +149,25 @@ export class Publishes {
   // ---------------------------------------------------------------- from the connection
 
   /** A connection is open: send what waits. */
-  connected({ burst }: Peer): void {
+  connected(): void {
     this._settleDoubted();
-    this._budget = burst * 1000;
+    this._budget = (this._context.peer as Peer).burst * 1000;
     this.flush();
   }
 
   /** The connection is lost: send publishes in flight again later. */
   lost(): void {
     this.paused = false;
-    const flight = this._flight._all();
-    for (const entry of flight) entry._doubted = true;
-    this._requeue(flight);
+    for (const entry of this._flight._all()) {
+      entry._doubted = true;
+      this._requeue(entry);
+    }
     this._settleDoubted();
   }
 
   /** The timer `pace` fired: refill the budget. */
   paced(): void {
-    const { rate = 0, burst = 0 } = this._context.peer ?? {};
+    const { rate, burst } = this._context.peer as Peer;
     const { paceInterval } = this._context.options;
     this._held += this.paused ? PAUSE : paceInterval;
     this.paused = false;
@@ -188,11 +190,10 @@ export class Publishes {
 
   /** The server refused; returns false if nothing is in flight under the `ref`. */
   rejected(frame: ErrorFrame): boolean {
-    const { code, retry_after_ms: retryAfter, ref } = frame;
-    const entry = this._flight._byRef(ref);
+    const entry = this._flight._byRef(frame.ref);
     if (!entry) return false;
-    if (code === RATE_LIMITED) {
-      this._settleOrRequeue(entry, retryAfter || PAUSE);
+    if (frame.code === RATE_LIMITED) {
+      this._settleOrRequeue(entry, frame.retry_after_ms || PAUSE);
     } else {
       this._settle(entry, { ...frame, kind: 'rejected' });
       this.flush();
@@ -202,7 +203,7 @@ export class Publishes {
 
   /** Send nothing for the given time. */
   pause(milliseconds = 0): void {
-    const { rate = 0, burst = 0 } = this._context.peer ?? {};
+    const { rate, burst } = this._context.peer as Peer;
     this.paused = true;
     // Go below zero by the tenth in reserve; otherwise the server stays at its limit.
     this._budget = (burst - rate) * 1000;
@@ -235,10 +236,11 @@ export class Publishes {
     }
   }
 
-  /** The session has ended: sent publishes are unknown, unsent ones are refused. */
-  settleAll(unsent: Rejected): void {
+  /** Settle sent publishes as unknown, and unsent ones with a refusal, if given. */
+  settleAll(unsent?: Rejected): void {
     for (const entry of this._queue._all()) {
-      this._settle(entry, entry._sent ? { kind: 'unknown' } : unsent);
+      const outcome = entry._sent ? UNKNOWN : unsent;
+      if (outcome) this._settle(entry, outcome);
     }
   }
 
@@ -291,7 +293,7 @@ export class Publishes {
       const newest = this._keys.get(_publish.key)?.at(-1);
       const newer = newest === entry ? entry._newer : newest;
       if (newer && left === _publish.messages.length) this._supersede(entry, newer);
-      else this._requeue([entry]);
+      else this._requeue(entry);
     } else {
       this._settle(entry, { kind: 'acked', results });
     }
@@ -301,19 +303,14 @@ export class Publishes {
   /** Sent publishes become unknown if the peer could publish them twice. */
   private _settleDoubted(): void {
     const { peer } = this._context;
-    if (!peer || peer.resends) return;
-    for (const entry of this._queue._all()) {
-      if (entry._sent) this._settle(entry, { kind: 'unknown' });
-    }
+    if (peer && !peer.resends) this.settleAll();
   }
 
-  /** Return entries to their positions: at the head, before newer ones. */
-  private _requeue(entries: readonly PublishState[]): void {
-    for (const entry of entries) {
-      entry._since = Math.max(entry._since, this._held);
-      this._flight._delete(entry);
-      this._queue._enqueue(entry);
-    }
+  /** Return an entry to its position: at the head, before newer ones. */
+  private _requeue(entry: PublishState): void {
+    entry._since = Math.max(entry._since, this._held);
+    this._flight._delete(entry);
+    this._queue._enqueue(entry);
   }
 
   private _supersede(entry: PublishState, { _publish }: PublishState): void {
@@ -323,17 +320,17 @@ export class Publishes {
   /** Settle a publish that will not be sent; a sent one is unknown. */
   private _giveUp(entry: PublishState, code: string, message: string): void {
     const unsent: Rejected = { kind: 'rejected', code, message };
-    this._settle(entry, entry._sent ? { kind: 'unknown' } : unsent);
+    this._settle(entry, entry._sent ? UNKNOWN : unsent);
   }
 
   private _settle(entry: PublishState, outcome: Outcome): void {
     const { key, ref } = entry._publish;
     if (!this._flight._delete(entry)) this._queue._delete(entry);
-    const others = (this._keys.get(key) ?? []).filter((other) => other !== entry);
-    if (others.length) this._keys.set(key, others);
-    else this._keys.delete(key);
-    for (const other of others) {
-      if (outcome.kind !== 'rejected' && other._number < entry._number) other._newer = entry;
+    const same = this._keys.get(key);
+    same?.splice(same.indexOf(entry), 1);
+    if (!same?.length) this._keys.delete(key);
+    else if (outcome.kind !== 'rejected') {
+      for (const other of same) if (other._number < entry._number) other._newer = entry;
     }
     this._outcomes.settle(ref, outcome);
   }

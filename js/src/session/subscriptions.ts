@@ -81,7 +81,8 @@ export class Subscriptions {
   // ---------------------------------------------------------------- from the connection
 
   /** A connection is open: request every subscription from its cursor. */
-  connected(peer: Peer): void {
+  connected(): void {
+    const peer = this._context.peer as Peer;
     // Before the first connection, no subscription is answered: its cursor is at its start.
     const { _last: last } = this;
     this._last = peer;

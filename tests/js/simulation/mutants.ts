@@ -120,8 +120,8 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   // ---------------------------------------------------------------- publishes
   'publishes in flight are forgotten when the connection is lost': {
     file: 'session/publishes.ts',
-    from: 'this._requeue(flight);',
-    to: 'for (const entry of flight) this._flight._delete(entry);',
+    from: 'entry._doubted = true;\n      this._requeue(entry);',
+    to: 'this._flight._delete(entry);',
   },
   'a repeated publish is sent after waiting ones': {
     file: 'session/fifo.ts',
@@ -130,8 +130,8 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   'the end does not settle publishes': {
     file: 'session/publishes.ts',
-    from: 'settleAll(unsent: Rejected): void {',
-    to: 'settleAll(unsent: Rejected): void {\n    return;',
+    from: 'settleAll(unsent?: Rejected): void {',
+    to: 'settleAll(unsent?: Rejected): void {\n    return;',
   },
   'the queue is not bounded': {
     file: 'session/publishes.ts',
@@ -217,7 +217,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   'a publish is sent again to a peer that cannot detect duplicates': {
     file: 'session/publishes.ts',
-    from: "if (entry._sent) this._settle(entry, { kind: 'unknown' });",
+    from: 'if (peer && !peer.resends) this.settleAll();',
     to: '',
   },
   'an answer without a ref is not found': {

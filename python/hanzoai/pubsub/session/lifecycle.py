@@ -259,12 +259,12 @@ class Lifecycle:
 
     def rejoin(self, event: SessionEvent, /) -> None:
         """Request every subscription, and send the user's own presence again."""
-        self._subscriptions.connected(cast("Peer", self._context.peer))
+        self._subscriptions.connected()
         self._own_presence.connected()
 
     def flush(self, event: SessionEvent, /) -> None:
         """Send waiting publishes."""
-        self._publishes.connected(cast("Peer", self._context.peer))
+        self._publishes.connected()
 
     def leave(self, event: SessionEvent, /) -> None:
         """Close the connection, or cancel the attempt to open one."""

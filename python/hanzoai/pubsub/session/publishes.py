@@ -162,10 +162,10 @@ class Publishes:
 
     # ---------------------------------------------------------------- from the connection
 
-    def connected(self, peer: Peer) -> None:
+    def connected(self) -> None:
         """A connection is open: send what waits."""
         self._settle_doubted()
-        self._budget = peer.burst * 1000
+        self._budget = cast("Peer", self._context.peer).burst * 1000
         self.flush()
 
     def lost(self) -> None:
@@ -180,9 +180,8 @@ class Publishes:
         """The timer `pace` fired: refill the budget."""
         self._held += PAUSE if self.paused else self._interval
         self.paused = False
-        peer = self._context.peer
-        if peer is not None:
-            self._budget = min(peer.burst * 1000, self._budget + peer.rate * self._interval)
+        peer = cast("Peer", self._context.peer)
+        self._budget = min(peer.burst * 1000, self._budget + peer.rate * self._interval)
         self.flush()
 
     def published(self, frame: PublishedFrame) -> bool:
@@ -254,10 +253,12 @@ class Publishes:
             self._send(entry, peer)
         self._pace(peer)
 
-    def settle_all(self, unsent: Rejected) -> None:
-        """The session has ended: sent publishes are unknown, unsent ones are rejected."""
+    def settle_all(self, unsent: Rejected | None = None) -> None:
+        """Settle sent publishes as unknown, and unsent ones with a rejection, if given."""
         for entry in list(self._queue.values()):
-            self._settle(entry, Unknown() if entry.sent else unsent)
+            outcome = Unknown() if entry.sent else unsent
+            if outcome is not None:
+                self._settle(entry, outcome)
 
     # ---------------------------------------------------------------- inside
 
@@ -351,10 +352,8 @@ class Publishes:
     def _settle_doubted(self) -> None:
         """Sent publishes become unknown if the peer could publish them twice."""
         peer = self._context.peer
-        if peer is None or peer.resends:
-            return
-        for entry in [entry for entry in self._queue.values() if entry.sent]:
-            self._settle(entry, Unknown())
+        if peer is not None and not peer.resends:
+            self.settle_all()
 
     def _enqueue(self, entry: PublishState) -> None:
         """Add a publish to the queue, in the order of the numbers."""

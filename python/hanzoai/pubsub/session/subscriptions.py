@@ -6,7 +6,7 @@ HIP-56 H-042, H-043, H-046; REC-1 to REC-3, HIST-1.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from hanzoai.pubsub.gap import Gap
 from hanzoai.pubsub.generated.wire import Denial, SubscribeFrame, UnsubscribeFrame
@@ -88,8 +88,9 @@ class Subscriptions:
 
     # ---------------------------------------------------------------- from the connection
 
-    def connected(self, peer: Peer) -> None:
+    def connected(self) -> None:
         """A connection is open: request every subscription from its position."""
+        peer = cast("Peer", self._context.peer)
         last, self._last = self._last, peer
         moved = last is not None and last.node != peer.node
         self.presence.reconnected(known=last is None or last.client_id == peer.client_id)
