@@ -1,4 +1,4 @@
-"""PUB-1 … PUB-5: the outcomes of a publish."""
+"""PUB-1 … PUB-6: the outcomes of a publish."""
 
 from __future__ import annotations
 
@@ -328,3 +328,22 @@ async def test_pub_4_a_batch_far_beyond_the_rate_goes_at_the_rate(*, wait: bool)
         assert server.clock.now() - began < 7
         kept = [message.data["n"] async for message in ps.history(TOPIC)]
         assert kept == list(range(400, 500))
+
+
+# ---------------------------------------------------------------- PUB-6
+
+
+async def test_pub_6_a_server_that_stalls_refuses_no_publish_when_it_continues() -> None:
+    async with MemoryServer(publish_rate_user=20, history_max_messages=1_000) as server:
+        clock = clock_of(server)
+        ps = server.client(server.token("alice"))
+        await soon(ps.connect())
+        publishes: list[asyncio.Task[Published]] = []
+        with server.frozen():
+            for n in range(60):  # 5 per second: below the rate
+                publishes.append(asyncio.create_task(ps.publish(TOPIC, say(n), timeout=60)))
+                await clock.advance(0.2)
+        await clock.advance_until(lambda: all(task.done() for task in publishes), 30)
+        await soon(asyncio.gather(*publishes))
+        assert server.stats.refused.get("rate_limited", 0) == 0
+        await ps.close()

@@ -3,7 +3,7 @@
  *
  * A sent publish without an answer stays in flight, under the same limits as the queue. When the
  * connection drops, it returns to the head of the queue and is sent again under the same ids. PUB-1
- * to PUB-5.
+ * to PUB-6.
  */
 
 import type { ErrorFrame, Publication, PublishedFrame, PublishResult } from '../generated/wire.js';
@@ -21,6 +21,9 @@ const PAUSE = 1_000;
 
 /** Longest pause that a server may impose, milliseconds. */
 const MAX_PAUSE = 60_000;
+
+/** Milliseconds without an answer from which publishes in flight use up the budget. */
+const STALL = 400;
 
 /** The credit of the lanes if none has waited. */
 const NO_CREDIT: readonly number[] = [];
@@ -74,6 +77,8 @@ export class Publishes {
   private _credit = NO_CREDIT;
   /** Budget for sending, in thousandths of a message. */
   private _budget = 0;
+  /** Milliseconds since an answer, while publishes are in flight. */
+  private _silence = 0;
   /** Milliseconds of delay by the rate limit; a pause counts as a second. */
   private _held = 0;
 
@@ -169,9 +174,13 @@ export class Publishes {
   paced(): void {
     const { rate, burst } = this._context.peer as Peer;
     const { paceInterval } = this._context.options;
+    const flying = this._flight._messages;
     this._held += this.paused ? PAUSE : paceInterval;
     this.paused = false;
-    this._budget = Math.min(burst * 1000, this._budget + rate * paceInterval);
+    this._silence = flying && this._silence + paceInterval;
+    // The server counts publishes when it reads them: after a stall, all at once.
+    const uncounted = this._silence > STALL ? flying : 0;
+    this._budget = Math.min((burst - uncounted) * 1000, this._budget + rate * paceInterval);
     this.flush();
   }
 
@@ -277,6 +286,7 @@ export class Publishes {
   /** Record the result of one message; returns the milliseconds to pause if it was refused for now. */
   _setResult(entry: PublishState, slot: number, result: PublishResult): number {
     const { error } = result;
+    this._silence = 0;
     if (error?.code === RATE_LIMITED) return error.retry_after_ms || PAUSE;
     const { id } = entry._publish.messages[slot] as Publication;
     entry._results[slot] = error || result.id ? result : ({ ...result, id } as PublishResult);

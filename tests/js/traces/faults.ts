@@ -199,8 +199,23 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
   'a pause keeps the budget': replaced('publishes.ts', 'this._budget = (burst - rate) * 1000;'),
   'the budget grows beyond the burst': replaced(
     'publishes.ts',
-    'Math.min(burst * 1000, this._budget + rate * paceInterval)',
+    'Math.min((burst - uncounted) * 1000, this._budget + rate * paceInterval)',
     'this._budget + rate * paceInterval',
+  ),
+  'publishes in flight do not use up the budget of a stalled connection': replaced(
+    'publishes.ts',
+    'this._silence > STALL ? flying : 0',
+    '0',
+  ),
+  'publishes in flight use up the budget at once': replaced(
+    'publishes.ts',
+    'this._silence > STALL ? flying : 0',
+    'flying',
+  ),
+  'an answer does not end a stall': replaced(
+    'publishes.ts',
+    '    this._silence = 0;\n    if (error',
+    '    if (error',
   ),
   'publishes in flight are not bounded': replaced(
     'publishes.ts',

@@ -2,7 +2,7 @@
 
 Sent publishes stay in flight until they are answered, with the limits of the queue. When the
 connection is lost, they return to the head of the queue if the peer publishes an id once; otherwise
-their outcome is unknown. PUB-1 to PUB-5.
+their outcome is unknown. PUB-1 to PUB-6.
 """
 
 from __future__ import annotations
@@ -44,6 +44,9 @@ MAX_PAUSE: Final = 60_000
 SLOW: Final = 1_000
 """Milliseconds of delay from which a publish counts as slowed."""
 
+STALL: Final = 400
+"""Milliseconds without an answer from which publishes in flight use up the budget."""
+
 _ONE: Final = {"message", "ref"}
 """Fields of a frame that publishes one message."""
 
@@ -79,6 +82,7 @@ class Publishes:
         self._number = 0
         self._credit: dict[Lane, int] = {}
         self._budget = 0
+        self._silence = 0  # ms since an answer, while publishes are in flight
         self.paused = False
         self._held = 0  # ms for which the rate has held publishes back; a pause counts as a second
         self.slowed = 0
@@ -180,8 +184,12 @@ class Publishes:
         """The timer `pace` fired: refill the budget."""
         self._held += PAUSE if self.paused else self._interval
         self.paused = False
+        self._silence = self._silence + self._interval if self._flight else 0
         peer = cast("Peer", self._context.peer)
-        self._budget = min(peer.burst * 1000, self._budget + peer.rate * self._interval)
+        # The server counts publishes when it reads them: after a stall, all at once.
+        uncounted = self._flying[0] if self._silence > STALL else 0
+        most = (peer.burst - uncounted) * 1000
+        self._budget = min(most, self._budget + peer.rate * self._interval)
         self.flush()
 
     def published(self, frame: PublishedFrame) -> bool:
@@ -192,6 +200,7 @@ class Publishes:
         publish = entry.publish
         if len(publish.messages) == 1 and frame.results is None:
             # Fast path: nearly every answer is to one message.
+            self._silence = 0
             self._settle(entry, Acked((result_of(frame, publish.messages[0].id),)))
             if self._queue:
                 self.flush()
@@ -324,6 +333,7 @@ class Publishes:
 
     def set_result(self, entry: PublishState, slot: int, result: PublishResult) -> int | None:
         """Process the result of one message; milliseconds to pause if the rate rejected it."""
+        self._silence = 0
         error = result.error
         if error is not None and error.code == RATE_LIMITED:
             return error.retry_after_ms or PAUSE
