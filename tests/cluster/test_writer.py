@@ -27,6 +27,13 @@ NEW = PLACE.pack(b"n", 1, 1)
 """Answer of the script for a message that is new."""
 
 
+class Opened:
+    """An open connection."""
+
+    def __init__(self) -> None:
+        self.connection = object()
+
+
 class Store:
     """Replaces Redis: unreachable until `away` is False; then numbers the messages."""
 
@@ -38,12 +45,9 @@ class Store:
         self.messages: list[bytes] = []
         self.answer = b"n"
 
-    def connection(self, key: str) -> object | None:
+    def open_writer(self, key: str) -> Opened | None:
+        """Return None: there is no connection, so the writer must dial each time."""
         return None
-
-    def send_publish(self, bases: Sequence[str], arguments: Sequence[Any], done: object) -> bool:
-        """Return False: there is no connection, so the writer must dial each time."""
-        return False
 
     async def publish_failed(self, key: str, error: Exception) -> None:
         self.failures.append((key, error))
@@ -67,13 +71,15 @@ class Open(Store):
     def __init__(self) -> None:
         super().__init__()
         self.done: Any = None
-        self.opened = object()
+        self.opened = Opened()
         self.checks: list[bool] = []
 
-    def connection(self, key: str) -> object | None:
+    def open_writer(self, key: str) -> Opened | None:
         return self.opened
 
-    def send_publish(self, bases: Sequence[str], arguments: Sequence[Any], done: object) -> bool:
+    def send_publish(
+        self, writer: Opened, bases: Sequence[str], arguments: Sequence[Any], done: object
+    ) -> bool:
         self.done = done
         self.checks.append(unpack("<dddd", arguments[0])[3] == 1)
         self.messages += arguments[1:]
@@ -89,8 +95,8 @@ class Stuck(Open):
         self.is_open = True
         self.dialing, self.dialed = asyncio.Event(), asyncio.Event()
 
-    def send_publish(self, bases: Sequence[str], arguments: Sequence[Any], done: object) -> bool:
-        return self.is_open and super().send_publish(bases, arguments, done)
+    def open_writer(self, key: str) -> Opened | None:
+        return self.opened if self.is_open else None
 
     async def publish_failed(self, key: str, error: Exception) -> None:
         self.is_open = False
@@ -404,7 +410,7 @@ async def test_the_lineage_of_a_shard_is_checked_on_each_new_connection_and_now_
         assert [await publish_one(n) for n in range(3)] == [True, False, False]
         clock.now += LINEAGE_EVERY
         assert [await publish_one(n) for n in range(3, 5)] == [True, False]
-        store.opened = object()
+        store.opened = Opened()
         assert [await publish_one(n) for n in range(5, 7)] == [True, False]
         await lane.close()
 

@@ -132,15 +132,18 @@ class Link:
             )
         return info.get("valkey_version") or version
 
-    def connection(self, key: str) -> object | None:
-        """Identifies the open connection that `send_publish` uses; None if there is none."""
+    def open_writer(self, key: str) -> Wire | None:
+        """The connection that publishes to this key, if it is open."""
         server = self._servers.known(key)
-        return None if server is None else server.writer.connection
+        return server.writer if server is not None and server.writer.is_open else None
 
-    def send_publish(self, keys: Sequence[str], arguments: Sequence[Argument], done: Done) -> bool:
-        """Like `publish`, but immediate and without a task, on an open connection.
+    def send_publish(
+        self, writer: Wire, keys: Sequence[str], arguments: Sequence[Argument], done: Done
+    ) -> bool:
+        """Like `publish`, but immediate and without a task.
 
         Args:
+            writer: See `open_writer`.
             keys: See `publish.lua`.
             arguments: See `publish.lua`.
             done: Called with the answer or the error; the publish may have been performed even
@@ -149,9 +152,6 @@ class Link:
         Returns:
             Whether it was sent. If not, call `publish`, which dials.
         """
-        server = self._servers.known(keys[0])
-        if server is None or not server.writer.is_open:
-            return False
         began = perf_counter()
 
         def answered(answer: Any) -> None:
@@ -163,7 +163,7 @@ class Link:
 
         digest = self._scripts["publish.lua"].digest
         try:
-            server.writer.send(("EVALSHA", digest, len(keys), *keys, *arguments), answered)
+            writer.send(("EVALSHA", digest, len(keys), *keys, *arguments), answered)
         except RedisError:
             return False
         return True

@@ -202,8 +202,7 @@ class _Lineage:
     def covers(self, bases: Iterable[str], connection: object | None, now: float) -> bool:
         """Whether a call to these shards need not check."""
         return (
-            connection is not None
-            and connection is self._connection
+            connection is self._connection
             and now - self._at < LINEAGE_EVERY
             and self._bases.issuperset(bases)
         )
@@ -304,11 +303,13 @@ class Lane:
             self._timer = self._loop.call_at(groups[0].deadline, self._expire)
         try:
             bases, arguments = self._call_of(groups)
-            now, connection = self._loop.time(), self._link.connection(bases[0])
-            if self._lineage.covers(bases, connection, now):
-                arguments[0] = self._relying
-            done = partial(self._answered, groups, bases, connection, now)
-            sent = self._link.send_publish(bases, arguments, done)
+            writer, sent = self._link.open_writer(bases[0]), False
+            if writer is not None:
+                now, connection = self._loop.time(), writer.connection
+                if self._lineage.covers(bases, connection, now):
+                    arguments[0] = self._relying
+                done = partial(self._answered, groups, bases, connection, now)
+                sent = self._link.send_publish(writer, bases, arguments, done)
         except Exception as error:
             # Later messages wait for this call to end.
             _fail(groups, error)
@@ -382,7 +383,7 @@ class Lane:
             self._waiting.popleft()
             load.messages -= len(group.items)
             load.bytes -= group.size
-            if group.origin is None or not self._forsaken(group):
+            if not self._forsaken(group):
                 groups.append(group)
                 messages += len(group.items)
                 size += group.size
