@@ -30,9 +30,6 @@ class Echoes:
         # The ids of each publisher: it may close while thousands of messages of others wait.
         self._ids: dict[Connection, set[str]] = {}
 
-    def __len__(self) -> int:
-        return len(self._publishers)
-
     def expect(self, connection: Connection, drafts: Iterable[Draft]) -> None:
         """Record the publisher of messages and give each an id, before the backplane gets them."""
         if connection.encoder.echoes:
