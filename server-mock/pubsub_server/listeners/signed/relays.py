@@ -179,8 +179,6 @@ class Relays:
             # Close its sockets: their messages are no longer read.
             reason = "the messages of the broker cannot be relayed"
             _LOG.exception("closing the upstream of a signed topic")
-        if relay.upstream is not upstream:
-            return
         if relay.peer is not None or relay.topic not in self._known:  # mirrors log their own
             _LOG.warning(
                 "%s no longer relays signed.%s, and this server closes the %d sockets of the topic"
