@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -66,8 +67,8 @@ def openai_client(recording: str, share: float = 1) -> openai.AsyncOpenAI:
     return openai.AsyncOpenAI(api_key="k", base_url="http://model.test", http_client=http)
 
 
-async def openai_chat(share: float = 1) -> ModelSource:
-    client = openai_client("openai-chat", share)
+async def openai_chat(share: float = 1, name: str = "openai-chat") -> ModelSource:
+    client = openai_client(name, share)
     return from_openai(await client.chat.completions.create(messages=MESSAGES, **ASK))
 
 
@@ -83,6 +84,7 @@ async def anthropic_events(share: float = 1) -> ModelSource:
 
 SOURCES: dict[str, Callable[..., Awaitable[ModelSource]]] = {
     "openai-chat": openai_chat,
+    "openai-chat-one-index": partial(openai_chat, name="openai-chat-one-index"),
     "openai-responses": openai_responses,
     "anthropic": anthropic_events,
 }

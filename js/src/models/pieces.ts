@@ -21,10 +21,14 @@ export class Pieces {
 
   /** The start of a tool call, or more of its arguments; `key` identifies the call. */
   call(key: unknown, id: unknown, name: unknown, text: unknown): Piece[] {
-    const known = this._calls.get(String(key));
-    if (known && !text) return [];
-    const part = known ?? { type: 'tool-call', id: id || String(key), name: name || '' };
-    this._calls.set(String(key), part);
+    let part = this._calls.get(String(key));
+    // Gemini gives all calls the same index, each with its own id and name. vLLM gives each
+    // fragment of one call another id, without the name.
+    if (!part || (name && id && id !== part['id'])) {
+      part = { type: 'tool-call', id: id || String(key), name: name || '' };
+      this._calls.set(String(key), part);
+      this._open = '';
+    } else if (!text) return [];
     return this.grow(`call ${key}`, part, text);
   }
 

@@ -47,11 +47,14 @@ function beginning(name: string, share: number): string {
 
 type Source = (name: string, share?: number) => Promise<ModelSource>;
 
+const openAIChat: Source = async (name, share) =>
+  fromOpenAI(
+    await new OpenAI(recorded(name, share)).chat.completions.create({ ...ASKED, stream: true }),
+  );
+
 const SOURCES: Readonly<Record<string, Source>> = {
-  'openai-chat': async (name, share) =>
-    fromOpenAI(
-      await new OpenAI(recorded(name, share)).chat.completions.create({ ...ASKED, stream: true }),
-    ),
+  'openai-chat': openAIChat,
+  'openai-chat-one-index': openAIChat,
   'openai-responses': async (name, share) =>
     fromOpenAI(
       await new OpenAI(recorded(name, share)).responses.create({

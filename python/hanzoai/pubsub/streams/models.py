@@ -79,8 +79,12 @@ class _Growth:
         return self._grow(("reasoning", key), {"type": "reasoning"}, text) if text else []
 
     def call(self, key: object, id: Any, name: Any, arguments: Any) -> list[Piece]:
-        if key not in self._calls:
+        known = self._calls.get(key)
+        # Gemini gives all calls the same index, each with its own id and name. vLLM gives each
+        # fragment of one call another id, without the name.
+        if known is None or (name and id and id != known["id"]):
             self._calls[key] = {"type": "tool-call", "id": id or str(key), "name": name or ""}
+            self._open = None
         elif not arguments:
             return []
         return self._grow(("call", key), self._calls[key], arguments or "")
