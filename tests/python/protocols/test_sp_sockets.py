@@ -332,6 +332,40 @@ async def test_a_program_that_receives_loses_nothing_of_a_burst(tmp_path: Path) 
         assert sub.stats.dropped_by_queue == 0
 
 
+@pytest.mark.parametrize("scheme", TRANSPORTS)
+async def test_a_program_receives_what_a_publisher_sent_before_it_closed(
+    tls: Tls, tmp_path: Path, scheme: str
+) -> None:
+    server, client = tls.pair(scheme)
+    pub = PubSocket(send_queue_size=5000)
+    async with SubSocket(recv_queue_size=8) as sub:
+        sub.subscribe(b"")
+        await sub.dial(await pub.listen(url(scheme, tmp_path), server), client)
+        await pub.wait_for_peers(timeout=10)
+        reading = asyncio.create_task(receive(sub, 5000))
+        for n in range(5000):
+            pub.send(b"%d" % n)
+        await pub.close(linger=10)
+        assert await reading == [b"%d" % n for n in range(5000)]
+
+
+async def test_a_closed_socket_delivers_nothing_that_still_arrives(
+    tls: Tls, tmp_path: Path
+) -> None:
+    pub, sub = PubSocket(send_queue_size=5000), SubSocket(recv_queue_size=8)
+    sub.subscribe(b"")
+    await sub.dial(await pub.listen(url("tls+tcp", tmp_path), tls.server), tls.client)
+    await pub.wait_for_peers(timeout=10)
+    for n in range(5000):
+        pub.send(b"%d" % n)
+    closing = asyncio.create_task(pub.close(linger=10))
+    assert await sub.recv(timeout=10) == b"0"
+    await sub.close()
+    with pytest.raises(Closed):
+        await sub.recv()
+    await closing
+
+
 @pytest.mark.statement("N-19", "N-23")
 async def test_bytes_are_copied_on_the_way_in(
     pub: PubSocket, sub: SubSocket, tmp_path: Path

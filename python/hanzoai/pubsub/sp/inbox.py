@@ -47,6 +47,8 @@ class Inbox:
 
     def put(self, messages: Sequence[bytes]) -> None:
         """Queue messages; drop messages by the policy if the queue is full."""
+        if self._closed:
+            return
         queue = self._messages
         excess = len(queue) + len(messages) - self._capacity
         if excess <= 0:

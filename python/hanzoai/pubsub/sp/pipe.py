@@ -163,19 +163,27 @@ class Pipe(BufferedReads):
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Notify the socket and the waiting calls."""
-        for handle in (self._timer, self._next):
-            if handle is not None:
-                handle.cancel()
+        """Notify the socket and the waiting calls, once all received messages are delivered."""
+        if self._timer is not None:
+            self._timer.cancel()
         self._transport = None
         self._file = None
+        # TLS reports the end while reading is paused, too.
+        if self._next is None:
+            self._leave()
+
+    def _leave(self) -> None:
         self._owner.left(self, self._reason)
-        if not self.ended.done():
-            self.ended.set_result(None)
+        self.ended.set_result(None)
         self._announce()
 
     def _read(self) -> None:
         self._next = None
+        self._deliver()
+        if self._transport is None and self._next is None:
+            self._leave()
+
+    def _deliver(self) -> None:
         inbox = self._owner.inbox
         limit = _SLICE
         if inbox is not None:
@@ -211,8 +219,6 @@ class Pipe(BufferedReads):
             self._owner.joined(self)
 
     def _again(self, delay: float) -> None:
-        if self._transport is None or self._transport.is_closing():
-            return
         self._pause_reading()
         if delay:
             self._next = self._loop.call_later(delay, self._read)
@@ -222,7 +228,7 @@ class Pipe(BufferedReads):
             self._next = self._loop.call_soon(self._read)
 
     def _pause_reading(self) -> None:
-        if self._transport is not None and not self._paused:
+        if self._transport is not None and not (self._paused or self._transport.is_closing()):
             self._paused = True
             self._transport.pause_reading()
 
