@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
+import itertools
 import json
 import re
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -73,4 +76,46 @@ def wire(schema: Path) -> str:
     # Python calls the envelope by the name that users import.
     text = re.sub(r"\bEnvelope\b", "Message", text)
     # A field with a default other than null is never null.
-    return re.sub(r'(: Annotated\[str) \| None(, .*\] = "message"\n)', r"\1\2", text)
+    text = re.sub(r'(: Annotated\[str) \| None(, .*\] = "message"\n)', r"\1\2", text)
+    return _list_attributes(text)
+
+
+def _list_attributes(text: str) -> str:
+    """Move the descriptions of fields into the docstrings of their classes, where `help` is."""
+    lines: list[str | None] = list(text.splitlines())
+    for model in ast.parse(text).body:
+        if not isinstance(model, ast.ClassDef):
+            continue
+        summary, *members = model.body
+        about: list[str] = []
+        for field, description in itertools.pairwise(members):
+            words = _string(description)
+            if isinstance(field, ast.AnnAssign) and words is not None:
+                about += _entry(f"{ast.unparse(field.target)}: {words}")
+                _delete(lines, description)
+        words = _string(summary)
+        if words is not None and about:
+            start = summary.lineno - 1
+            _delete(lines, summary)
+            lines[start] = "\n".join(
+                (f'    """{words}', "", "    Attributes:", *about, '    """', "")
+            )
+    return "\n".join(line for line in lines if line is not None) + "\n"
+
+
+def _string(statement: ast.stmt) -> str | None:
+    match statement:
+        case ast.Expr(value=ast.Constant(value=str(text))):
+            return text
+        case _:
+            return None
+
+
+def _entry(text: str) -> list[str]:
+    return textwrap.wrap(text, 100, initial_indent=" " * 8, subsequent_indent=" " * 12)
+
+
+def _delete(lines: list[str | None], statement: ast.stmt) -> None:
+    assert statement.end_lineno is not None
+    for number in range(statement.lineno - 1, statement.end_lineno):
+        lines[number] = None

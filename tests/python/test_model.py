@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from typing import TYPE_CHECKING
 
@@ -102,3 +103,13 @@ def test_a_validation_error_shows_no_value() -> None:
 def test_a_number_is_never_read_from_something_else(wrong: object) -> None:
     with pytest.raises(ValidationError):
         wire.PongFrame.model_validate({"type": "pong", "server_time": wrong})
+
+
+@pytest.mark.parametrize(
+    "model", [wire.Message, wire.Publication, wire.PresenceMember, wire.TopicInfo]
+)
+def test_help_on_a_class_describes_each_field(model: type[Model]) -> None:
+    about = inspect.getdoc(model)
+    assert about is not None
+    for name in model.model_fields:
+        assert f"\n    {name}: " in about
