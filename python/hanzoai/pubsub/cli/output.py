@@ -12,6 +12,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
+from hanzoai.pubsub.log_text import ESCAPED
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
@@ -22,15 +24,8 @@ Json = Mapping[str, Any] | Sequence[Any] | str | int | float | bool | None
 Part = str | tuple[str, str]
 """A piece of a line: text, or text with a style of rich."""
 
-_ESCAPED: Final = {
-    code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if code != 0x0A
-} | {
-    code: f"\\u{code:04x}"
-    for code in (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
-}
-
-_JSON_ESCAPED: Final = {code: f"\\u{code:04x}" for code in _ESCAPED if code >= 0x7F}
-"""The same characters as JSON writes them; it already escapes those below 0x20."""
+_JSON_ESCAPED: Final = {code: f"\\u{code:04x}" for code in ESCAPED if code >= 0x7F}
+"""What affects a terminal, as JSON writes it; JSON already escapes characters below 0x20."""
 
 _REMEDIES: Final = {
     "insecure_url": "Use wss:// or https://, or pass --allow-insecure on a trusted network.",
@@ -42,7 +37,7 @@ _REMEDIES: Final = {
 
 def printable(text: str) -> str:
     """Foreign text without control characters and changes of direction, which affect a terminal."""
-    return text.translate(_ESCAPED).replace("\n", "\\n")
+    return text.replace("\n", "\\n").translate(ESCAPED)
 
 
 def encode(value: Json) -> str:

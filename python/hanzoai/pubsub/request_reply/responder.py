@@ -13,6 +13,7 @@ from hanzoai.pubsub.errors import (
     PubSubError,
     ReplyError,
 )
+from hanzoai.pubsub.log_text import log_text
 from hanzoai.pubsub.request_reply.messages import (
     error_reply,
     is_own_reply_topic,
@@ -169,7 +170,7 @@ class Responder:
         except Exception as error:
             if self._tracing is not None:
                 self._tracing.failed(error)
-            error.add_note(f"request: {request.id}")
+            error.add_note(f"request: {log_text(request.id)}")
             self._report(error, request.topic)
             answer = error_reply(request, ReplyError())
         if not await self._publish(request, reply_to, answer):
@@ -181,11 +182,11 @@ class Responder:
         try:
             await self._client.publish(reply_to, answer)
         except Conflict:
-            logger.debug("Another responder has answered the request %s", request.id)
+            logger.debug("Another responder has answered the request %s", log_text(request.id))
         except ClosedError:
             pass
         except (ValueError, PubSubError) as error:
-            error.add_note(f"request: {request.id}")
+            error.add_note(f"request: {log_text(request.id)}")
             self._report(error, reply_to)
             return isinstance(error, InvalidTopic) or not isinstance(error, ValueError)
         return True
@@ -195,7 +196,7 @@ class Responder:
             allowed = decide("allow", self._allow, request, reply_to)
         except Exception as error:
             # Without a decision there is no topic to answer on, not even with an error.
-            error.add_note(f"request: {request.id}")
+            error.add_note(f"request: {log_text(request.id)}")
             self._report(error, request.topic)
             return False
         if not allowed:
@@ -209,7 +210,7 @@ class Responder:
                 "The request %s on topic %s asks for its reply on %s, which belongs to neither the "
                 "topic nor the sender; this responder does not answer such requests. Pass `allow` "
                 "to answer it.",
-                request.id,
+                log_text(request.id),
                 request.topic,
                 reply_to,
             )

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeVarTuple
 from hanzoai.pubsub.errors import AuthRefused, ClosedError, PubSubError, from_code
 from hanzoai.pubsub.generated.lifecycle import PUBLIC
 from hanzoai.pubsub.generated.wire import Limits
+from hanzoai.pubsub.log_text import log_text
 from hanzoai.pubsub.runtime.connection import Connection
 from hanzoai.pubsub.runtime.deliveries import Deliveries
 from hanzoai.pubsub.runtime.failures import Failures, describe_failure, rejected
@@ -405,7 +406,7 @@ class Driver:
             attempt=change.attempt,
         )
         self.failures.changed(shown)
-        code = "" if change.code is None else f" {change.code}"
+        code = "" if change.code is None else log_text(f" {change.code}")
         logger.debug("%s -> %s%s", before, change.public, code)
         self.listeners.notify(shown)
         self._waiters.notify()

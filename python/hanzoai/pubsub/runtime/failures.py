@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from hanzoai.pubsub.errors import ConnectionFailed, OperationTimeout, PubSubError, from_code
 from hanzoai.pubsub.generated.errors import CODES
+from hanzoai.pubsub.log_text import log_text
 from hanzoai.pubsub.session.events import TIMEOUTS
 
 if TYPE_CHECKING:
@@ -149,7 +150,7 @@ class Failures:
         # A failure of a callback is reported as an error.
         if not self._logged_outage and change.code != _TOKEN:
             self._logged_outage = True
-            why = self.reason()
+            why = log_text(self.reason())
             logger.warning("No connection to %s: %s The client keeps trying.", self._url, why)
 
     def _log_fallback(self) -> None:
@@ -158,7 +159,7 @@ class Failures:
             logger.warning(
                 "The WebSocket %s failed (%s); using server-sent events instead",
                 self._url,
-                self._socket_failed,
+                log_text(self._socket_failed),
             )
         self._logged_fallback = fallen_back
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from weakref import WeakSet
 
 from hanzoai.pubsub.errors import PubSubError, names
+from hanzoai.pubsub.log_text import log_error, log_text
 from hanzoai.pubsub.runtime.handlers import call
 from hanzoai.pubsub.runtime.waiters import Waiters
 
@@ -142,9 +143,9 @@ class Listeners:
             level = logging.WARNING if error.code == "going_away" else logging.ERROR
             if topic is not None and names(error.message, topic):
                 where = ""
-            logger.log(level, "%s: %s%s", error.code, error, where)
+            logger.log(level, "%s: %s%s", log_text(error.code), log_error(error), log_text(where))
         else:
-            logger.error("A handler raised an exception%s", where, exc_info=error)
+            logger.error("A handler raised an exception%s", log_text(where), exc_info=error)
 
     def finish(self) -> None:
         """End the iterations over state changes."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from hanzoai.pubsub.errors import ClosedError, PubSubError
+from hanzoai.pubsub.log_text import log_text
 from hanzoai.pubsub.spark.ids import numbering
 from hanzoai.pubsub.spark.messages import Encoder, together
 from hanzoai.pubsub.spark.records import Record
@@ -188,5 +189,7 @@ class Outlet:
         self._not_before = clock() + min(_PAUSE_MAX, 2.0**self._failures / 2)
         if self._failures == 1:
             logger.warning(
-                "cannot publish the progress of the job (%s): %s", error.code, error.remedy
+                "cannot publish the progress of the job (%s): %s",
+                log_text(error.code),
+                log_text(error.remedy),
             )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import datasource
 
 from hanzoai.pubsub.errors import InvalidOption, PermissionDenied, PubSubError
+from hanzoai.pubsub.log_text import log_error
 from hanzoai.pubsub.spark.bounds import beginnings, endings, places_at
 from hanzoai.pubsub.spark.fetch import fetcher_of
 from hanzoai.pubsub.spark.losses import DataLossError, Loss
@@ -106,7 +107,7 @@ def _report_losses(fetcher: Fetcher, config: SourceConfig, losses: Sequence[Loss
                 raise
             except PubSubError as error:
                 # The loss is certain even without its reason.
-                logger.debug("cannot read the cause of the loss: %s", error)
+                logger.debug("cannot read the cause of the loss: %s", log_error(error))
         if config.fail_on_data_loss:
             raise DataLossError(reported)
         logger.warning("%s; continuing", reported)

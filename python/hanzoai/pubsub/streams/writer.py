@@ -22,6 +22,7 @@ from hanzoai.pubsub.errors import (
     PubSubError,
     UsageError,
 )
+from hanzoai.pubsub.log_text import log_text
 from hanzoai.pubsub.runtime.decisions import check_decision, decide
 from hanzoai.pubsub.runtime.handlers import call
 from hanzoai.pubsub.settings.checks import check_function, check_whole
@@ -479,7 +480,7 @@ class StreamWriter:
                     "Readers cannot cancel or steer the stream %s, nor others that this client may "
                     "not read: %s",
                     self._id,
-                    error.message,
+                    log_text(error.message),
                 )
 
     def _receive(self, message: Message) -> None:
@@ -576,7 +577,7 @@ class StreamWriter:
         if self._error is not None or self._finished or self._core is None:
             return
         if not own and not self._allows(by):
-            who = by or "A reader without an id"
+            who = log_text(by) or "A reader without an id"
             logger.warning("%s may not cancel the stream %s.", who, self._id)
             return
         self._error = StreamCancelled(reason, by, topic=self._topic)
