@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from hanzoai.pubsub import PubSubClient
 from hanzoai.pubsub.errors import AuthError, AuthRefused, ClosedError, InvalidOption
 from hanzoai.pubsub.runtime.tokens import TokenSource, fetch_token
 from hanzoai.pubsub.settings.options import read_options
@@ -221,6 +222,25 @@ async def test_closing_fails_calls_that_wait_for_a_token_without_cancelling_them
         await tokens.close()
         with pytest.raises(ClosedError):
             await waiting
+
+
+async def test_a_callback_that_closes_its_client_does_not_wait_for_itself() -> None:
+    closed = asyncio.Event()
+
+    async def get_token(context: TokenContext) -> str:
+        try:
+            await ps.close()
+        finally:
+            closed.set()
+        return "t"
+
+    ps = PubSubClient("ws://127.0.0.1:1/ws", get_token=get_token)
+    connecting = asyncio.create_task(ps.connect())
+    for _ in range(50):  # turns of the loop
+        await asyncio.sleep(0)
+    assert closed.is_set()
+    with pytest.raises(ClosedError):
+        await connecting
 
 
 async def test_a_callback_that_raises_a_cancellation_has_failed() -> None:

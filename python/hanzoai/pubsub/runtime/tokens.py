@@ -87,12 +87,15 @@ class TokenSource:
         self._life = milliseconds_left / 1000 + self._clock.now() - self._fetched_at
 
     async def close(self) -> None:
-        """Cancel a running callback, and wait for its end, for at most a second."""
+        """Cancel a running callback, and wait for its end, for at most a second.
+
+        A callback that closes its client calls this, and does not wait for itself.
+        """
         self._closed = True
         if self._task is not None and not self._task.done():
             self._give_up(self._task)
-        if self._given_up:
-            await asyncio.wait(self._given_up, timeout=1.0)
+        if others := self._given_up - {asyncio.current_task()}:
+            await asyncio.wait(others, timeout=1.0)
 
     def _give_up(self, task: asyncio.Task[Token]) -> None:
         self._task = None
