@@ -19,6 +19,7 @@ from hanzoai.pubsub.settings.options import (
     read_options,
 )
 from hanzoai.pubsub.settings.urls import endpoints, is_loopback
+from hanzoai.pubsub.values import Token
 
 URL = "wss://pubsub.example.com:8057/ws"
 SECRET = "s3cr3t-token-value"
@@ -174,6 +175,13 @@ def test_the_process_environment_is_read(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv("HANZO_PUBSUB_URL", URL)
     monkeypatch.setenv("HANZO_PUBSUB_TOKEN", "t")
     assert read_options().socket_url == URL
+
+
+def test_a_token_object_is_accepted_as_the_callback_returns_it() -> None:
+    options = read_options(URL, Token(" Bearer t\n", expires_at=1))
+    assert options.token == "Bearer t"
+    assert refused(token=Token("two words")).field == "token"
+    assert refused(token=b"bytes").field == "token"
 
 
 def test_the_error_of_a_missing_url_or_token_names_the_variable() -> None:

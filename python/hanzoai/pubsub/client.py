@@ -48,6 +48,7 @@ if TYPE_CHECKING:
         Since,
         StateChange,
         StateName,
+        Token,
         TokenCallback,
         TopicInfo,
         Topics,
@@ -69,8 +70,9 @@ class PubSubClient:
     Args:
         url: WebSocket URL (``wss://host:8057/ws``); default: the environment variable
             ``HANZO_PUBSUB_URL``.
-        token: Bearer token or API key, with or without ``Bearer ``; default:
-            ``HANZO_PUBSUB_TOKEN``.
+        token: Bearer token or API key, with or without ``Bearer ``, or a ``Token``; default:
+            ``HANZO_PUBSUB_TOKEN``. The client cannot renew it: after the server has rejected it as
+            expired, calls raise ``TokenExpired``.
         get_token: Callback that returns a token, instead of ``token``. The client calls it before
             it connects, and before the token expires. It is a function (run in a thread) or a
             coroutine function, takes a ``TokenContext``, and returns a string or a ``Token``. If it
@@ -104,7 +106,7 @@ class PubSubClient:
     def __init__(
         self,
         url: str | None = None,
-        token: str | None = None,
+        token: str | Token | None = None,
         *,
         get_token: TokenCallback | None = None,
         transport: TransportChoice = "auto",
@@ -646,7 +648,8 @@ class PubSubClient:
 
         Args:
             prefix: Only topics that begin with this text.
-            limit: Maximum number of topics, 1 to 1,000; default 100.
+            limit: Maximum number of topics, 1 to 1,000; default 100. If the list is as long, there
+                may be more topics: raise ``limit``, or list one ``prefix`` after the other.
             timeout: Seconds or a timedelta; default: ``operation_timeout``.
 
         Raises:

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
         Since,
         StateChange,
         StateName,
+        Token,
         TokenCallback,
         TopicInfo,
         Topics,
@@ -81,7 +82,7 @@ class PubSub:
     def __init__(
         self,
         url: str | None = None,
-        token: str | None = None,
+        token: str | Token | None = None,
         *,
         get_token: TokenCallback | None = None,
         transport: TransportChoice = "auto",

@@ -34,7 +34,7 @@ from hanzoai.pubsub.settings.urls import endpoints, refuse_plaintext
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from hanzoai.pubsub.values import Duration
+    from hanzoai.pubsub.values import Duration, Token
 
 SendPolicy = Literal["error", "block", "drop_oldest", "latest"]
 """What the client does when its send queue is full: raise QueueFull, wait, drop the oldest message,
@@ -424,7 +424,7 @@ _ARGUMENTS: Final = (
 
 def read_options(
     url: str | None = None,
-    token: str | None = None,
+    token: str | Token | None = None,
     *,
     get_token: Callable[..., object] | None = None,
     transport: TransportChoice = "auto",
@@ -440,7 +440,8 @@ def read_options(
 
     Args:
         url: `ws://`, `wss://`, `http://` or `https://`; default `HANZO_PUBSUB_URL`.
-        token: Default `HANZO_PUBSUB_TOKEN`, where no `get_token` is given.
+        token: Default `HANZO_PUBSUB_TOKEN`, where no `get_token` is given. The server decides when
+            it expires, so the expiry of a `Token` is not used.
         get_token: A function or a coroutine function.
         transport: `auto`, `websocket` or `sse`.
         rest_url: Base of the HTTP API; default `HANZO_PUBSUB_REST_URL` where `url` comes from the
@@ -490,6 +491,11 @@ def read_options(
                 field="token",
             )
     if token is not None:
+        if not isinstance(token, str):
+            # Imports pydantic, as the program has already done if it passes a Token.
+            from hanzoai.pubsub.values import Token
+
+            token = token.value if isinstance(cast("object", token), Token) else token
         token = check_token(token)
     check_flag("allow_insecure", allow_insecure)
     if not allow_insecure:
