@@ -706,3 +706,18 @@ def test_a_forked_process_leaves_an_asyncio_client_to_its_parent(
         ["Create the client in the child process.", "7", "1"],
         0,
     ), err
+
+
+def test_the_messages_after_a_gap_can_still_be_taken_when_the_client_is_closed(
+    ps: PubSub, caplog: pytest.LogCaptureFixture
+) -> None:
+    small = ReceiveQueue(messages=10)
+    sub = ps.subscribe("demo.1", queue=small).wait()
+    raising = ps.subscribe("demo.1", queue=small, on_gap="raise").wait()
+    ps.publish_many([("demo.1", {"data": number}) for number in range(100)])
+    ps.close()
+    assert [message.data for message in sub] == list(range(90, 100))
+    assert "90 messages of topic demo.1" in caplog.text
+    with pytest.raises(MessagesMissed):
+        next(raising)
+    assert [message.data for message in raising] == list(range(90, 100))

@@ -163,6 +163,52 @@ async def test_a_cancelled_wait_does_not_cancel_the_handlers_of_a_gap(
     assert following.data == 90
 
 
+async def test_an_unsubscribed_iteration_does_not_return_to_the_gap_of_a_cancelled_wait(
+    pubsub_memory: MemoryServer,
+) -> None:
+    begun, loaded = asyncio.Event(), asyncio.Event()
+
+    async def load(gap: Gap, positions: object) -> None:
+        begun.set()
+        await loaded.wait()
+
+    ps = pubsub_memory.client()
+    sub = await soon(ps.subscribe("a.b", state_loader=load, queue=SMALL))
+    await flood(pubsub_memory, "a.b")
+    wait = asyncio.ensure_future(anext(sub.events()))
+    await soon(begun.wait())
+    wait.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await wait
+    await sub.unsubscribe()
+    with pytest.raises(StopAsyncIteration):
+        await soon(anext(sub.events()))
+    loaded.set()
+
+
+async def test_closing_the_client_ends_the_handlers_of_a_gap_and_then_the_iteration(
+    pubsub_memory: MemoryServer,
+) -> None:
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    async def load(gap: Gap, positions: object) -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    ps = pubsub_memory.client()
+    sub = await soon(ps.subscribe("a.b", state_loader=load, queue=SMALL))
+    await flood(pubsub_memory, "a.b")
+    reading = asyncio.ensure_future(anext(sub))
+    await soon(begun.wait())
+    closing = asyncio.ensure_future(ps.close())
+    await pubsub_memory.clock.advance_until(closing.done)
+    assert ended.is_set()
+    assert (await soon(reading)).data == 90
+
+
 async def test_raise_makes_the_iteration_raise_at_the_gap_and_continue_after_it(
     pubsub_memory: MemoryServer, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -65,23 +65,26 @@ class Handlers:
     report: Report
     _logged: dict[str, None] = field(default_factory=dict[str, None])
 
-    async def gap(self, gap: Gap, positions: Mapping[str, int], *, seen: bool = False) -> None:
-        """Report a gap: load the state, then call ``on_gap``. Log it if neither is given.
+    @property
+    def handle_gaps(self) -> bool:
+        """Whether a function of the program is called with gaps."""
+        return self.state_loader is not None or callable(self.on_gap)
 
-        Args:
-            gap: The gap.
-            positions: Positions of the subscription.
-            seen: Whether the program receives the gap itself.
+    async def gap(self, gap: Gap, positions: Mapping[str, int]) -> None:
+        """Load the state after a gap, then call ``on_gap``; ``positions``: of the subscription."""
+        await self._guard(self.state_loader, gap, dict(positions))
+        if self.on_gap != "raise":
+            await self._guard(self.on_gap, gap)
+
+    def pass_gap(self, gap: Gap, *, seen: bool = False) -> None:
+        """Raise or log a gap, as ``on_gap`` requires; ``seen``: the program receives it.
 
         Raises:
             MessagesMissed: ``on_gap`` is ``"raise"``.
         """
-        if self.state_loader is not None:
-            await self._guard(self.state_loader, gap, dict(positions))
         if self.on_gap == "raise":
             raise missed(gap)
-        await self._guard(self.on_gap, gap)
-        if self.on_gap is None and self.state_loader is None and not seen:
+        if not self.handle_gaps and not seen:
             warn(gap, self._logged)
 
     async def run(self, inbox: Inbox) -> None:
@@ -97,6 +100,7 @@ class Handlers:
                 await inbox.wait()
             elif isinstance(entry, Gap):
                 await self.gap(entry, inbox.positions)
+                self.pass_gap(entry)
             elif isinstance(entry, PresenceChange):
                 await self._guard(self.on_presence, entry)
             else:

@@ -52,7 +52,7 @@ class Subscription(Generic[Data]):
         self._cancelled = False
         """Whether the last wait for the answer was cancelled."""
         self._model: PayloadModel[Any] | None = None
-        self._cut: tuple[Gap, asyncio.Future[None]] | None = None
+        self._cut: tuple[Gap, asyncio.Task[None]] | None = None
         """A gap whose handlers run although the wait for them was cancelled."""
 
     @property
@@ -88,6 +88,7 @@ class Subscription(Generic[Data]):
 
         You can call it several times, and from handlers.
         """
+        self._cut = None
         self._inbox.finish()
         self._inbox.clear()
         self._feed.leave()
@@ -220,16 +221,23 @@ class Subscription(Generic[Data]):
             return entry
 
     async def _call_handlers(self, gap: Gap, *, seen: bool = False) -> None:
-        """Call the handlers of a gap; after a cancelled wait, wait for the same calls."""
-        cut, self._cut = self._cut, None
-        if cut is None:
-            calls = self._handlers.gap(gap, self._inbox.positions, seen=seen)
-            cut = gap, asyncio.ensure_future(calls)
-        try:
-            await asyncio.shield(cut[1])
-        except asyncio.CancelledError:
-            self._cut = cut
-            raise
+        """Call the handlers of a gap; after a cancelled wait, wait for the same calls.
+
+        Raises:
+            MessagesMissed: ``on_gap`` is ``"raise"``.
+        """
+        handlers = self._handlers
+        if handlers.handle_gaps:
+            cut, self._cut = self._cut, None
+            if cut is None:
+                spawn = self._feed.begin().driver.spawn
+                cut = gap, spawn(handlers.gap(gap, self._inbox.positions), "handlers of a gap")
+            try:
+                await asyncio.wait({cut[1]})
+            except asyncio.CancelledError:
+                self._cut = cut
+                raise
+        handlers.pass_gap(gap, seen=seen)
 
     def _wait_entry(self) -> Awaitable[None] | None:
         """Start waiting for an entry; None if there is one.
