@@ -175,14 +175,16 @@ _HOMES: Final = {
 _HOME_OF: Final = {name: module for module, names in _HOMES.items() for name in names}
 
 
-def __getattr__(name: str) -> object:
-    module = _HOME_OF.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = importlib.import_module(f"{__name__}.{module}")
-    value: object = getattr(found, "VERSION" if name == "__version__" else name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # with this function, type checkers accept every name
+
+    def __getattr__(name: str) -> object:
+        module = _HOME_OF.get(name)
+        if module is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found = importlib.import_module(f"{__name__}.{module}")
+        value: object = getattr(found, "VERSION" if name == "__version__" else name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

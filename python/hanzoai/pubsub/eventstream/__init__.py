@@ -24,11 +24,13 @@ __all__ = ["Event", "EventStreamClient", "EventSubscription", "blocking"]
 
 
 # Loaded at first use: a server needs only the codec.
-def __getattr__(name: str) -> object:
-    if name == "blocking":
-        return importlib.import_module(f"{__name__}.blocking")
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(importlib.import_module(f"{__name__}.client"), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # with this function, type checkers accept every name
+
+    def __getattr__(name: str) -> object:
+        if name == "blocking":
+            return importlib.import_module(f"{__name__}.blocking")
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value: object = getattr(importlib.import_module(f"{__name__}.client"), name)
+        globals()[name] = value
+        return value

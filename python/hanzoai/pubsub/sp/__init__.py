@@ -47,11 +47,13 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
-    if name == "blocking":
-        return importlib.import_module(f"{__name__}.blocking")
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # with this function, type checkers accept every name
+
+    def __getattr__(name: str) -> object:
+        if name == "blocking":
+            return importlib.import_module(f"{__name__}.blocking")
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value: object = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+        globals()[name] = value
+        return value

@@ -43,13 +43,15 @@ _HOMES: Final = {
 }
 
 
-def __getattr__(name: str) -> object:
-    module = _HOMES.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(importlib.import_module(f"{__name__}.{module}"), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # with this function, type checkers accept every name
+
+    def __getattr__(name: str) -> object:
+        module = _HOMES.get(name)
+        if module is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value: object = getattr(importlib.import_module(f"{__name__}.{module}"), name)
+        globals()[name] = value
+        return value
 
 
 __all__ = ["MemoryServer", "ThreadedServer", "VirtualClock", "dev_token"]
