@@ -8,10 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hanzoai.pubsub import ConnectionFailed, Gap, Message, PubSubError, ReceiveQueue, UsageError
+from hanzoai.pubsub import (
+    ConnectionFailed,
+    Gap,
+    Message,
+    PermissionDenied,
+    PubSubError,
+    ReceiveQueue,
+    UsageError,
+)
 from hanzoai.pubsub.testing import MemoryServer, ThreadedServer, VirtualClock
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from hanzoai.pubsub import StateChange
 
 pytest_plugins = ["pytester"]
@@ -294,3 +304,26 @@ async def test_the_server_in_memory_answers_and_long_polls_positions() -> None:
         waiting = asyncio.create_task(ps.positions("demo.*", after={"demo.x": first.seq}, wait=30))
         await ps.publish("demo.y", {"data": 2})
         assert [each.topic for each in (await waiting).positions] == ["demo.x", "demo.y"]
+
+
+async def test_claims_of_a_token_satisfy_the_rules_of_a_file(tmp_path: Path) -> None:
+    rules = tmp_path / "rules.yaml"
+    rules.write_text(
+        """
+        rules:
+          - pattern: "owned.<id>"
+            require: {session_owner: "<id>"}
+          - pattern: "shared.<id>"
+            require: {session_shared: "<id>"}
+          - pattern: "agent.<id>"
+            require: {agent_access: "<id>"}
+        """
+    )
+    async with MemoryServer(rules=rules) as server:
+        token = server.token("alice", sessions_owned=["1"], sessions_shared=["2"], agents=["3"])
+        ps = server.client(token=token)
+        for topic in ("owned.1", "shared.2", "agent.3"):
+            await ps.subscribe(topic)
+        for topic in ("owned.2", "shared.3", "agent.1"):
+            with pytest.raises(PermissionDenied):
+                await ps.subscribe(topic)

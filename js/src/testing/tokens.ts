@@ -13,6 +13,9 @@ export interface Identity {
   readonly kind: Kind;
   readonly name: string;
   readonly orgs: readonly string[];
+  readonly sessionsOwned: readonly string[];
+  readonly sessionsShared: readonly string[];
+  readonly agents: readonly string[];
   /** Unix milliseconds; undefined if it does not expire. */
   readonly expiresAt: number | undefined;
 }
@@ -28,13 +31,20 @@ export interface TokenClaims {
   readonly ttl?: number | undefined;
   /** Organizations of the user. */
   readonly orgs?: readonly string[] | undefined;
+  /** Chat sessions that the user owns. */
+  readonly sessionsOwned?: readonly string[] | undefined;
+  /** Chat sessions that are shared with the user. */
+  readonly sessionsShared?: readonly string[] | undefined;
+  /** Agents that the user has access to. */
+  readonly agents?: readonly string[] | undefined;
   /** Display name; default the user id. */
   readonly name?: string | undefined;
 }
 
 /** An identity that has no token. */
 export function identityOf(userId: string, kind: Kind): Identity {
-  return { userId, kind, name: userId, orgs: [], expiresAt: undefined };
+  const access = { orgs: [], sessionsOwned: [], sessionsShared: [], agents: [] };
+  return { userId, kind, name: userId, ...access, expiresAt: undefined };
 }
 
 /** Creates tokens, and authenticates them. */
@@ -44,10 +54,12 @@ export class Tokens {
   constructor(private readonly _clock: Clock) {}
 
   /** Create a token for an identity. */
-  make(userId: string, { kind = 'user', ttl, orgs = [], name = userId }: TokenClaims): string {
+  make(userId: string, { kind = 'user', ttl, name = userId, ...claims }: TokenClaims): string {
     const token = `memory-${this._known.size + 1}-${userId.replace(/[^!-~]/g, '_')}`;
     const expiresAt = ttl === undefined ? undefined : this._clock.wallMs() + Math.round(ttl);
-    this._known.set(token, { userId, kind, name, orgs, expiresAt });
+    const { orgs = [], sessionsOwned = [], sessionsShared = [], agents = [] } = claims;
+    const access = { orgs, sessionsOwned, sessionsShared, agents };
+    this._known.set(token, { userId, kind, name, ...access, expiresAt });
     return token;
   }
 

@@ -3,8 +3,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { PubSubError } from '../../../js/src/index.js';
-import { MemoryServer } from '../../../js/src/testing/index.js';
+import { PermissionDenied, PubSubError } from '../../../js/src/index.js';
+import { type Identity, MemoryServer } from '../../../js/src/testing/index.js';
 
 type Frame = Readonly<Record<string, unknown>>;
 
@@ -103,6 +103,28 @@ test('a renewed token ends the subscriptions that it no longer allows', async ()
     messages.map(({ message }) => message.data),
     ['shown'],
   );
+});
+
+test('rules decide by the claims of the token', async () => {
+  const rules = {
+    maySubscribe: (identity: Identity, topic: string) => {
+      const { orgs, sessionsOwned, sessionsShared, agents } = identity;
+      return [...orgs, ...sessionsOwned, ...sessionsShared, ...agents].includes(topic);
+    },
+  };
+  await using server = await new MemoryServer({ rules }).start();
+  const claims = {
+    orgs: ['org'],
+    sessionsOwned: ['owned'],
+    sessionsShared: ['shared'],
+    agents: ['agent'],
+  };
+  const ps = server.client({ token: server.token('alice', claims) });
+  const stranger = server.client({ token: server.token('mallory') });
+  for (const topic of ['org', 'owned', 'shared', 'agent']) {
+    await ps.subscribe(topic);
+    await assert.rejects(stranger.subscribe(topic), PermissionDenied);
+  }
 });
 
 test('a batch above the limit is rejected as a whole', async () => {

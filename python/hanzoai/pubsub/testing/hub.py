@@ -47,7 +47,16 @@ class Tokens:
         self._known: dict[str, Identity] = {}
 
     def make(
-        self, user: str, *, kind: Kind, ttl: float | None, orgs: Sequence[str], name: str | None
+        self,
+        user: str,
+        *,
+        kind: Kind,
+        ttl: float | None,
+        name: str | None,
+        orgs: Sequence[str],
+        sessions_owned: Sequence[str],
+        sessions_shared: Sequence[str],
+        agents: Sequence[str],
     ) -> str:
         """Return a token for an identity."""
         token = f"memory-{secrets.token_urlsafe(12)}"
@@ -56,6 +65,9 @@ class Tokens:
             kind=kind,
             name=name or user,
             orgs=frozenset(orgs),
+            sessions_owned=frozenset(sessions_owned),
+            sessions_shared=frozenset(sessions_shared),
+            agents=frozenset(agents),
             expires_at=None if ttl is None else self._clock.wall_ms() + round(ttl * 1000),
         )
         return token

@@ -200,6 +200,9 @@ class MemoryServer(Generic[C]):
         ttl: float | None = None,
         orgs: Sequence[str] = (),
         name: str | None = None,
+        sessions_owned: Sequence[str] = (),
+        sessions_shared: Sequence[str] = (),
+        agents: Sequence[str] = (),
     ) -> str:
         """Return a token that this server accepts.
 
@@ -209,8 +212,20 @@ class MemoryServer(Generic[C]):
             ttl: Seconds of ``clock`` until it expires; None: never.
             orgs: Organizations of the user.
             name: Display name.
+            sessions_owned: Chat sessions the user owns.
+            sessions_shared: Chat sessions shared with the user.
+            agents: Agents the user has access to.
         """
-        return self._running.tokens.make(user, kind=kind, ttl=ttl, orgs=orgs, name=name)
+        return self._running.tokens.make(
+            user,
+            kind=kind,
+            ttl=ttl,
+            name=name,
+            orgs=orgs,
+            sessions_owned=sessions_owned,
+            sessions_shared=sessions_shared,
+            agents=agents,
+        )
 
     async def publish(
         self, topic: str, message: Mapping[str, Any], *, seconds: float = 0
