@@ -301,7 +301,7 @@ async def test_keys_are_fetched_at_the_start_and_every_max_age_without_any_login
 async def test_failed_fetches_are_repeated_in_the_background_with_growing_delays(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    world = World(None)
+    world = World()
     keys = world.keys()
     waits: list[float] = []
     due: list[Any] = []
@@ -311,22 +311,48 @@ async def test_failed_fetches_are_repeated_in_the_background_with_growing_delays
         due.append(callback)
         return asyncio.TimerHandle(0, callback, (), asyncio.get_running_loop())
 
-    monkeypatch.setattr(asyncio.get_running_loop(), "call_later", call_later)
-    keys.start()
-    for number in range(8):
-        await world.fetched(number + 1)
+    async def fetched_again() -> None:
+        count = world.fetches
         world.now += waits[-1]
         due[-1]()
-    assert waits == [20, 40, 80, 160, 320, 600, 600, 600]
+        await world.fetched(count + 1)
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "call_later", call_later)
+    # Without keys, no client can sign in: the waits are short.
+    world.served = None
+    keys.start()
+    await world.fetched(1)
+    for _ in range(6):
+        await fetched_again()
+    assert waits == [1, 2, 4, 8, 10, 10, 10]
     world.served = document("ES256")
-    await world.fetched(9)
-    world.now += waits[-1]
-    due[-1]()
-    await world.fetched(10)
+    await fetched_again()
     assert waits[-1] == 600
     assert await keys.find("ES256", "ES256")
+    # With keys, the server waits longer for IAM.
+    world.served = None
+    for _ in range(8):
+        await fetched_again()
+    assert waits[-8:] == [20, 40, 80, 160, 320, 600, 600, 600]
+    world.served = document("ES256")
+    await fetched_again()
+    assert waits[-1] == 600
     monkeypatch.undo()
     await keys.close()
+
+
+async def test_a_token_that_arrives_before_the_first_keys_is_accepted_a_second_later() -> None:
+    world = World(None)
+    authenticator = world.authenticator()
+    error = await refusal(authenticator, token())
+    assert (error.code, error.retry_after_ms) == ("unavailable", 1_000)
+    world.served = document("ES256")
+    world.now += 1
+    assert (await authenticator.authenticate(token())).user_id == "alice"
+    # The minimum interval applies from now on.
+    world.now += 1
+    assert (await refusal(authenticator, token(kid="other"))).code == "token_invalid"
+    assert world.fetches == 2
 
 
 async def test_an_unknown_key_is_unavailable_not_invalid_while_iam_does_not_answer() -> None:
@@ -386,17 +412,6 @@ async def test_keys_stay_in_use_while_they_cannot_be_fetched() -> None:
     await world.fetched(2)
     await authenticator.authenticate(long)
     assert world.fetches == 2
-
-
-async def test_without_any_keys_the_answer_is_unavailable_with_a_retry_time() -> None:
-    world = World(None)
-    authenticator = world.authenticator()
-    error = await refusal(authenticator, token())
-    assert error.code == "unavailable"
-    assert error.retry_after_ms == 10_000
-    world.served = document("ES256")
-    world.now += 10
-    await authenticator.authenticate(token())
 
 
 async def test_concurrent_requests_share_one_fetch_that_survives_a_cancelled_request() -> None:

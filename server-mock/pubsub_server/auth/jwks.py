@@ -2,7 +2,8 @@
 
 `KeySet` fetches the keys in the background: at the start, when they are older than `max_age`,
 and when a token names an unknown key, because keys rotate while the server runs. A token whose key
-is known never waits for IAM. The known keys remain in use while fetches fail.
+is known never waits for IAM. The known keys remain in use while fetches fail. Until the first fetch
+succeeds, the server can verify no token, so it fetches again after seconds.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ MIN_RSA_BITS = 2048
 SHORTEST_PAUSE = 1.0
 """Minimum seconds between two fetches in the background."""
 MAX_DOUBLINGS = 16
-"""Of the pause between two failed fetches; `max_age` bounds it too."""
+"""Of the pause between two failed fetches; `max_age` and `min_interval` bound it too."""
 
 _LOG = logging.getLogger("pubsub_server.auth.jwks")
 
@@ -68,7 +69,8 @@ class KeySet:
     Args:
         fetch: Fetches the document.
         max_age: Seconds between two fetches in the background.
-        min_interval: Minimum seconds between the end of a fetch and the next one.
+        min_interval: Minimum seconds between the end of a fetch and the next one. Until the first
+            fetch succeeds, the maximum instead: the waits double from `SHORTEST_PAUSE` to it.
         patience: Maximum seconds that `find` waits for a fetch when a key is not known.
         monotonic: Seconds.
     """
@@ -147,7 +149,21 @@ class KeySet:
         """Seconds until the next fetch is allowed."""
         if self._tried is None:
             return 0.0
-        return self._tried + self._min_interval - self._monotonic()
+        return self._tried + self._interval() - self._monotonic()
+
+    def _interval(self) -> float:
+        """Minimum seconds between the last fetch and the next one."""
+        if self._fetched is not None:
+            return self._min_interval
+        return min(self._min_interval, SHORTEST_PAUSE * _doubled(self._failures - 1))
+
+    def _next_refresh(self) -> float:
+        """Seconds between the last fetch and the next one in the background."""
+        if self._fetched is None:
+            return self._interval()
+        if self._failures:
+            return min(self._max_age, self._min_interval * _doubled(self._failures))
+        return self._max_age
 
     def _refresh(self) -> None:
         if self._closed or self._fetching is not None or self._pause() > 0:
@@ -189,8 +205,7 @@ class KeySet:
         finally:
             self._tried = self._monotonic()
             self._fetching = None
-            backoff = self._min_interval * 2 ** min(self._failures, MAX_DOUBLINGS)
-            self._schedule(min(self._max_age, backoff) if self._failures else self._max_age)
+            self._schedule(self._next_refresh())
 
 
 class JwksAuthenticator:
@@ -302,6 +317,10 @@ def parse_key_set(document: object) -> dict[str | None, list[tuple[str, PublicKe
         if algorithm is not None and jwk.algorithm_name == algorithm:
             found.setdefault(kid, []).append((algorithm, jwk.key))
     return found
+
+
+def _doubled(times: int) -> float:
+    return 2.0 ** min(times, MAX_DOUBLINGS)
 
 
 def _verifies(entry: Mapping[str, object]) -> bool:

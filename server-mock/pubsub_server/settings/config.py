@@ -327,7 +327,8 @@ class Settings(BaseModel):
     jwks_min_interval: Wait = Field(
         default=10_000,
         description="Minimum time between two fetches of the keys of IAM, even if tokens name "
-        "unknown keys. 0 sets no minimum.",
+        "unknown keys. 0 sets no minimum. Until the first fetch succeeds, the server fetches again "
+        "after 1 s, 2 s, 4 s and so on, and this is the maximum.",
     )
     jwks_timeout: Milliseconds = Field(
         default=5_000,
