@@ -29,6 +29,7 @@ class Store:
     Attributes:
         asked: The shards that were searched, in order.
         silent: Shards that do not answer.
+        late: If set, answers arrive when this event is set.
         unbroken: Time since which every shard has lost nothing.
         lost: Number of times that the lease was notified of a loss.
     """
@@ -38,6 +39,7 @@ class Store:
     def __init__(self) -> None:
         self.asked: list[int] = []
         self.silent: set[int] = set()
+        self.late: asyncio.Event | None = None
         self.unbroken = 1
         self.lost = 0
 
@@ -45,7 +47,10 @@ class Store:
         self.asked.append(shard)
         if shard in self.silent:
             await asyncio.Event().wait()
-        return Sweep(10, self.unbroken, ())
+        answer = Sweep(10, self.unbroken, ())
+        if self.late is not None:
+            await self.late.wait()
+        return answer
 
     async def heads(self, known: Mapping[str, int], silence: int) -> dict[str, int]:
         return {}
@@ -125,4 +130,30 @@ async def test_a_shard_that_does_not_answer_does_not_prevent_the_report_of_a_los
         await until(lambda: store.lost, 1)
     assert [record.getMessage() for record in caplog.records] == [
         "Redis may have lost its last acknowledged writes in 3 of 4 shards"
+    ]
+
+
+async def test_a_loss_that_several_searches_of_a_shard_find_is_reported_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    store = Store()
+    async with searching(store) as catching_up:
+        await catching_up.restored(range(SHARDS))
+        late = store.late = asyncio.Event()
+        waiting: list[asyncio.Task[None]] = []
+        for store.unbroken in (1, 2):
+            asked = len(store.asked)
+            waiting.append(asyncio.create_task(catching_up.restored([0])))
+            await until(lambda asked=asked: len(store.asked), asked + 1)
+        store.late = None
+        await catching_up.restored(range(SHARDS))
+        await until(lambda: store.lost, 1)
+        late.set()
+        await asyncio.gather(*waiting)
+        await catching_up.restored(range(SHARDS))
+        # What a search may have begun, such as another report.
+        await asyncio.gather(*asyncio.all_tasks() - {asyncio.current_task()})
+        assert store.lost == 1
+    assert [record.getMessage() for record in caplog.records] == [
+        "Redis may have lost its last acknowledged writes in 4 of 4 shards"
     ]

@@ -412,10 +412,10 @@ class CatchingUp:
         """
         since, incomplete = self._missed_since(shard), shard in self._incomplete
         self._incomplete.discard(shard)
-        begun = self._begun[shard]
+        begun, known = self._begun[shard], self._unbroken.get(shard)
         try:
             sweep = await self._reader.sweep(shard, since, self._silence)
-            before, sent = self._unbroken.get(shard, sweep.unbroken), self._sent[shard]
+            before, sent = sweep.unbroken if known is None else known, self._sent[shard]
             if before != sweep.unbroken <= sent < sweep.now + CLOCKS_MS:
                 # The clock of the new server is behind. Clients that resume by a time of the former
                 # one must get later messages, and the gap before them.
@@ -436,6 +436,8 @@ class CatchingUp:
             if isinstance(error, Exception):
                 return error
             raise
+        if self._unbroken.get(shard) != known:
+            return None  # another search has reported the loss, and may have begun later
         if before != sweep.unbroken:
             if not self._doubted:
                 self._tasks.spawn(self._tell_losses())
