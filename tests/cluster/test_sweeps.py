@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pubsub_server.backplanes.redis import deliveries
@@ -142,9 +143,8 @@ async def test_a_loss_that_several_searches_of_a_shard_find_is_reported_once(
         late = store.late = asyncio.Event()
         waiting: list[asyncio.Task[None]] = []
         for store.unbroken in (1, 2):
-            asked = len(store.asked)
             waiting.append(asyncio.create_task(catching_up.restored([0])))
-            await until(lambda asked=asked: len(store.asked), asked + 1)
+            await until(partial(len, store.asked), len(store.asked) + 1)
         store.late = None
         await catching_up.restored(range(SHARDS))
         await until(lambda: store.lost, 1)

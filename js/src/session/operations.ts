@@ -131,12 +131,10 @@ export class Operations {
     const { subscriptions, publishes, ownPresence } = this;
     if (publishes.rejected(frame) || ownPresence?.rejected(frame) || subscriptions.rejected(frame))
       return true;
-    if (frame.code === RATE_LIMITED && this._session.context.peer) {
+    if (frame.code === RATE_LIMITED && this._session.context.peer)
       publishes.pause(frame.retry_after_ms);
-      // The call of this publish has ended with a timeout.
-      return !!frame.ref;
-    }
-    return false;
+    // The call of this request has ended with a timeout.
+    return !!frame.ref;
   }
 
   /** A timer of the operations fired. */

@@ -273,9 +273,8 @@ class Session:
             return
         if frame.code == RATE_LIMITED and self._context.peer is not None:
             self.publishes.pause(frame.retry_after_ms)
-            if frame.ref is not None:
-                return  # the call of this publish has ended with a timeout
-        self._ports.problem(rejection(frame))
+        if frame.ref is None:  # otherwise, the call of this request has ended with a timeout
+            self._ports.problem(rejection(frame))
 
     def _called(self) -> None:
         """The program made a call: end a long wait for the next attempt."""
