@@ -31,6 +31,7 @@ from pubsub_server.shared.wheel import Wheel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from os import PathLike
 
     from hanzoai.pubsub.clock import Clock
     from hanzoai.pubsub.testing.kinds import Kind
@@ -113,7 +114,9 @@ class MemoryHub:
         settings: Settings of the server.
     """
 
-    def __init__(self, clock: Clock, rules: str | None, settings: Mapping[str, object]) -> None:
+    def __init__(
+        self, clock: Clock, rules: str | PathLike[str] | None, settings: Mapping[str, object]
+    ) -> None:
         given: dict[str, object] = {
             "dev": True,
             "publish_rate_user": 1_000_000,

@@ -27,6 +27,7 @@ from hanzoai.pubsub.transports import TransportFailed, memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence
+    from os import PathLike
 
     import httpx
 
@@ -91,7 +92,7 @@ class MemoryServer(Generic[C]):
         self: MemoryServer[VirtualClock],
         *,
         clock: None = None,
-        rules: str | None = None,
+        rules: str | PathLike[str] | None = None,
         seed: int = 0,
         **settings: object,
     ) -> None: ...
@@ -101,7 +102,7 @@ class MemoryServer(Generic[C]):
         self,
         *,
         clock: C,
-        rules: str | None = None,
+        rules: str | PathLike[str] | None = None,
         seed: int = 0,
         **settings: object,
     ) -> None: ...
@@ -110,7 +111,7 @@ class MemoryServer(Generic[C]):
         self,
         *,
         clock: Clock | None = None,
-        rules: str | None = None,
+        rules: str | PathLike[str] | None = None,
         seed: int = 0,
         **settings: object,
     ) -> None:
