@@ -610,6 +610,37 @@ async def test_a_writer_that_died_is_taken_over_where_it_stopped(
         await within(pubsub_memory, stream_writer(ps, TOPIC, id="r1", take_over=True).open())
 
 
+async def test_a_stalled_reader_requests_the_history_only_while_it_is_connected(
+    pubsub_memory: MemoryServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ps, clock = pubsub_memory.client(), clock_of(pubsub_memory)
+    writer = await stream_writer(pubsub_memory.client(), TOPIC).open()
+    await writer.write("The first half, ")
+    reader = stream_reader(ps, TOPIC).open()
+    await clock.advance(1)
+    requests = []
+    history = ps.history
+
+    def counted(*arguments: Any, **options: Any) -> Any:
+        requests.append(ps.state)
+        return history(*arguments, **options)
+
+    monkeypatch.setattr(ps, "history", counted)
+    with pubsub_memory.refusing():
+        await clock.advance(45)
+    assert requests == []
+    await writer.write("and the second.")
+    await within(pubsub_memory, writer.complete())
+    final = await within(pubsub_memory, reader.final())
+    assert final.text == "The first half, and the second."
+    silent = stream_reader(ps, TOPIC, id="silent").open()
+    await clock.advance(1)
+    start = {"type": "stream.start", "data": {"stream": silent.id, "epoch": 0, "writer": "w"}}
+    await pubsub_memory.publish(TOPIC, start)
+    await clock.advance(15)
+    assert requests == ["connected"]
+
+
 async def test_a_takeover_accepts_only_frames_of_its_sender(pubsub_memory: MemoryServer) -> None:
     ps, mallory = (pubsub_memory.client(pubsub_memory.token(name)) for name in ("svc", "mallory"))
     async with stream_writer(mallory, TOPIC, id="r1") as forged:

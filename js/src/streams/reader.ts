@@ -108,7 +108,7 @@ export interface ReadStreamOptions {
 }
 
 /** @internal The interface of a client for a stream. */
-export type Client = Pick<PubSub, 'subscribe' | 'publish' | 'history' | 'slowed'>;
+export type Client = Pick<PubSub, 'subscribe' | 'publish' | 'history' | 'slowed' | 'state'>;
 
 /** @internal A message for the logic of a reader. */
 export const incoming = ({ type, data, sender }: Message): Incoming => ({
@@ -302,8 +302,10 @@ export class StreamReader implements AsyncIterable<StreamEvent>, AsyncDisposable
   private async _heal(core: Reading): Promise<void> {
     const messages: Incoming[] = [];
     try {
-      for await (const message of this._client.history(this._topic, { limit: RETAINED }))
-        messages.push(incoming(message));
+      // The next connection replays what a lost one misses; requests would only fail until then.
+      if (this._client.state === 'connected')
+        for await (const message of this._client.history(this._topic, { limit: RETAINED }))
+          messages.push(incoming(message));
     } catch {
       // Without the history, report a gap; the next snapshot closes it.
     }

@@ -436,6 +436,36 @@ for (const what of ['cancel', 'steer'] as const) {
   });
 }
 
+test('a stalled reader requests the history only while it is connected', async () => {
+  const server = await started();
+  const ps = server.client();
+  const writer = await writeStream(server.client(), TOPIC);
+  await writer.write('The first half, ');
+  const reader = readStream(ps, TOPIC);
+  await server.clock.advance(1_000);
+  const requests: string[] = [];
+  const { history } = ps;
+  ps.history = ((...given: Parameters<typeof history>) => {
+    requests.push(ps.state);
+    return history.apply(ps, given);
+  }) as typeof history;
+  const down = server.refusing();
+  await server.clock.advance(45_000);
+  down.end();
+  assert.deepEqual(requests, []);
+  await writer.write('and the second.');
+  await within(server, writer.complete());
+  const { text } = await within(server, reader.final());
+  assert.equal(text, 'The first half, and the second.');
+  readStream(ps, TOPIC, { id: 'silent' });
+  await server.clock.advance(1_000);
+  const data = { stream: 'silent', epoch: 0, writer: 'w' };
+  await server.publish(TOPIC, { type: 'stream.start', data });
+  await server.clock.advance(15_000);
+  assert.deepEqual(requests, ['connected']);
+  await server.stop();
+});
+
 test('two writers of one epoch are never mixed', async () => {
   const server = await started();
   const reader = readStream(server.client(), TOPIC);

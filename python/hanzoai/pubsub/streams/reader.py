@@ -244,8 +244,11 @@ class StreamReader:
     async def _fetch(self) -> None:
         messages: list[Any] = []
         try:
-            async for message in self._client.history(self._topic, limit=RETAINED):
-                messages.append(incoming(message))
+            # The next connection replays what a lost one misses; requests would only fail until
+            # then.
+            if self._client.state == "connected":
+                async for message in self._client.history(self._topic, limit=RETAINED):
+                    messages.append(incoming(message))
         except PubSubError:
             # Without the history, report a gap; the next snapshot closes it.
             messages.clear()
