@@ -714,7 +714,10 @@ def test_the_messages_after_a_gap_can_still_be_taken_when_the_client_is_closed(
     small = ReceiveQueue(messages=10)
     sub = ps.subscribe("demo.1", queue=small).wait()
     raising = ps.subscribe("demo.1", queue=small, on_gap="raise").wait()
+    later = ps.subscribe("demo.1").wait()
     ps.publish_many([("demo.1", {"data": number}) for number in range(100)])
+    for _ in range(100):
+        later.next(timeout=BOUND)
     ps.close()
     assert [message.data for message in sub] == list(range(90, 100))
     assert "90 messages of topic demo.1" in caplog.text
