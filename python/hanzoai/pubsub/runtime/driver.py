@@ -240,23 +240,8 @@ class Driver:
         Returns:
             Whether it holds; False if the client has ended or the time has passed before.
         """
-        if condition():
-            return True
-        passed = False
-
-        def expire() -> None:
-            nonlocal passed
-            passed = True
-            self._waiters.notify()
-
-        timer = None if seconds is None else self.clock.call_later(seconds, expire)
-        try:
-            while not (met := condition()) and not passed and not self.is_finished:
-                await self._waiters.wait()
-        finally:
-            if timer is not None:
-                timer.cancel()
-        return met
+        await self._waiters.until(lambda: condition() or self.is_finished, self.clock, seconds)
+        return condition()
 
     def connect(self) -> None:
         """Connect, unless this was requested before."""

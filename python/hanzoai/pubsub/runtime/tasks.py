@@ -27,7 +27,6 @@ class Tasks:
         self._clock = clock
         self._tasks: set[asyncio.Task[Any]] = set()
         self._waiters = Waiters()
-        self._abandon_timer: asyncio.TimerHandle | None = None
 
     def spawn(self, coroutine: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
         """Start a task and reference it until it has ended."""
@@ -47,32 +46,17 @@ class Tasks:
         me = asyncio.current_task()
         if me is not None:
             self._tasks.discard(me)
-        timer = self._clock.call_later(seconds, self._cancel)
-        try:
-            while self._tasks:
-                await self._waiters.wait()
-        finally:
-            timer.cancel()
-            if self._abandon_timer is not None:
-                self._abandon_timer.cancel()
-                self._abandon_timer = None
-
-    def _cancel(self) -> None:
+        await self._waiters.until(lambda: not self._tasks, self._clock, seconds)
         for task in self._tasks:
             task.cancel()
-        self._abandon_timer = self._loop.call_later(_CANCEL_TIMEOUT, self._abandon)
-
-    def _abandon(self) -> None:
-        for task in list(self._tasks):
-            logger.error("%s ignores its cancellation; the client abandons it", task.get_name())
-            self._discard(task)
+        if self._tasks:
+            _, running = await asyncio.wait(self._tasks, timeout=_CANCEL_TIMEOUT)
+            for task in running:
+                logger.error("%s ignores its cancellation; the client abandons it", task.get_name())
+            self._tasks -= running
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
-        self._discard(task)
+        self._tasks.discard(task)
+        self._waiters.notify()
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("%s failed", task.get_name(), exc_info=error)
-
-    def _discard(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.discard(task)
-        if not self._tasks:
-            self._waiters.notify()

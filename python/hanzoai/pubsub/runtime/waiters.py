@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hanzoai.pubsub.clock import Clock
 
 
 class Waiters:
@@ -20,6 +26,25 @@ class Waiters:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._futures.append(future)
         return future
+
+    async def until(
+        self, condition: Callable[[], bool], clock: Clock, seconds: float | None = None
+    ) -> None:
+        """Wait for a notice after which a condition holds, but at most this time."""
+        passed = False
+
+        def expire() -> None:
+            nonlocal passed
+            passed = True
+            self.notify()
+
+        timer = None if seconds is None else clock.call_later(seconds, expire)
+        try:
+            while not condition() and not passed:
+                await self.wait()
+        finally:
+            if timer is not None:
+                timer.cancel()
 
     def notify(self) -> None:
         """End all waits."""
