@@ -88,7 +88,7 @@ class Inbox:
         self._bytes = 0
         self._front: dict[tuple[type, str], Gap | PresenceChange] = {}
         self._skipped: dict[str, int] = {}  # positions of other types behind the newest entry
-        self._received = self._dropped = self._gaps = self._others = 0
+        self._received = self._dropped = self._gaps = 0
         self._accounts = False
         """Whether taking an entry changes more than the position: sizes, room, skipped ones."""
         self._waiters = Waiters()
@@ -149,7 +149,6 @@ class Inbox:
         if isinstance(entry, Gap):
             self._gaps += 1
         self._entries.append(entry)
-        self._others += 1
         self._measure()
         self._check()
         self._waiters.notify()
@@ -172,11 +171,11 @@ class Inbox:
 
     def clear(self) -> None:
         """Drop waiting entries: the program has ended the subscription."""
-        self._dropped += len(self._entries) - self._others
+        self._dropped += self._queued()
         self._entries.clear()
         self._sizes.clear()
         self._front.clear()
-        self._bytes = self._others = 0
+        self._bytes = 0
         self._waiters.notify()
 
     # ------------------------------------------------------------ the program's side
@@ -201,7 +200,6 @@ class Inbox:
                 else:
                     self._set_position(topic, seq)
         else:
-            self._others -= 1
             self._passed(entry)
         if self._accounts:
             self._account()
@@ -221,7 +219,7 @@ class Inbox:
     def stats(self) -> SubscriptionStats:
         """The current counters."""
         self._measure()
-        queued = len(self._entries) - self._others
+        queued = self._queued()
         return SubscriptionStats(
             received=self._received,
             handled=self._received - self._dropped - queued,
@@ -232,6 +230,9 @@ class Inbox:
         )
 
     # ------------------------------------------------------------ inside
+
+    def _queued(self) -> int:
+        return sum(type(entry) is Message for entry in self._entries)
 
     def _account(self) -> None:
         """The oldest entry was taken."""
@@ -292,13 +293,11 @@ class Inbox:
             self._dropped += 1
             seq = entry.seq
             self._gaps += self._to_front(Gap(entry.topic, seq, seq, 1, "slow_consumer"))
-        else:
-            self._others -= 1
-            if isinstance(entry, Gap):
-                self._to_front(entry)
-            elif isinstance(entry, PresenceChange):
-                # Each change contains all members, so the latest one of a topic is enough.
-                self._front[PresenceChange, entry.topic] = entry
+        elif isinstance(entry, Gap):
+            self._to_front(entry)
+        elif isinstance(entry, PresenceChange):
+            # Each change contains all members, so the latest one of a topic is enough.
+            self._front[PresenceChange, entry.topic] = entry
 
     def _to_front(self, gap: Gap) -> bool:
         """Keep a gap before the oldest message, one per topic; return whether it is a new one."""
