@@ -312,10 +312,10 @@ class PubSubClient:
             raise self._ended()
         if self._tracing is not None and callable(on_message):
             on_message = self._tracing.handler(on_message)
-        from hanzoai.pubsub.runtime.subscribing import read_feed
+        from hanzoai.pubsub.runtime.subscribing import Feed
         from hanzoai.pubsub.runtime.subscription import Subscription
 
-        feed = read_feed(
+        feed = Feed(
             topics,
             types=types,
             since=since,

@@ -6,7 +6,6 @@ import itertools
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from hanzoai.pubsub.errors import OperationTimeout
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
-    from hanzoai.pubsub.runtime.handlers import GapHandler, Handler, Report, StateLoader
+    from hanzoai.pubsub.runtime.handlers import GapHandler, Handler, StateLoader
     from hanzoai.pubsub.runtime.operations import Operations
     from hanzoai.pubsub.values import Message, PresenceChange, Since, Topics, Types
 
@@ -48,34 +47,60 @@ class Feed:
     program drops it.
 
     Args:
-        own_presence: Presence of this client on topics without wildcards; None leaves it unchanged.
-        handlers: Creates the handlers, which report their exceptions as given.
+        topics: As the others that follow, an argument of ``PubSubClient.subscribe``.
+        now_ms: Current Unix milliseconds.
         ready: Returns the operations of the client, in the running loop.
 
     Attributes:
         loop: The event loop of the client; None before the subscription is sent.
+
+    Raises:
+        InvalidTopic: A pattern is not valid.
+        InvalidOption: Another argument is not valid.
     """
 
     def __init__(
         self,
-        request: Subscribe,
+        topics: Topics,
+        *,
+        types: Types | None,
+        since: Since | None,
+        history: int | None,
+        after: Mapping[str, int] | None,
+        on_message: Handler[Message] | None,
+        on_presence: Handler[PresenceChange] | None,
+        on_gap: GapHandler | None,
+        presence: bool | Mapping[str, Any] | None,
+        state_loader: StateLoader | None,
         queue: ReceiveQueue,
-        types: frozenset[str] | None,
-        own_presence: dict[str, Any] | None,
-        handlers: Callable[[Report], Handlers],
+        now_ms: int,
         ready: Callable[[], Operations],
     ) -> None:
-        self._request = request
-        self._own_presence = own_presence
+        check_function("on_message", on_message)
+        check_function("on_presence", on_presence)
+        _check_on_gap(on_gap, iterated=on_message is None)
+        check_function("state_loader", state_loader, arguments=2)
+        if history is not None:
+            check_whole("history", history, low=0, high=_HISTORY_MAX, unit="a number of messages")
+        check_instance("queue", queue, ReceiveQueue)
+        request = self._request = Subscribe(
+            next(_numbers),
+            pattern_list(topics),
+            since=None if since is None else unix_ms(since, now_ms),
+            history=history,
+            after=position_map(after),
+            presence=on_presence is not None if presence is None else presence is not False,
+        )
+        self._own_presence = _own(presence, request.topics)
         self._ready = ready
         self._operations: Operations | None = None
         self.loop: asyncio.AbstractEventLoop | None = None
         inbox = self.inbox = Inbox(request.topics, queue, self.leave)
         inbox.positions.update(request.after)
-        inbox.history = request.history
-        inbox.types = types
-        self.handlers = handlers(self._report)
-        if self.handlers.on_presence is not None and self.handlers.on_message is None:
+        inbox.history = history
+        inbox.types = _type_set(types)
+        self.handlers = Handlers(on_message, on_presence, on_gap, state_loader, self._report)
+        if on_presence is not None and on_message is None:
             # An iteration does not call `on_presence`. Each change contains all members, so a full
             # inbox keeps the latest one of each topic.
             inbox.presence = Inbox(request.topics, replace(queue, policy="gap"), self.leave)
@@ -156,60 +181,16 @@ class Feed:
             self._operations.driver.listeners.report(error, topic)
 
 
-def read_feed(
-    topics: Topics,
-    *,
-    types: Types | None,
-    since: Since | None,
-    history: int | None,
-    after: Mapping[str, int] | None,
-    on_message: Handler[Message] | None,
-    on_presence: Handler[PresenceChange] | None,
-    on_gap: GapHandler | None,
-    presence: bool | Mapping[str, Any] | None,
-    state_loader: StateLoader | None,
-    queue: ReceiveQueue,
-    now_ms: int,
-    ready: Callable[[], Operations],
-) -> Feed:
-    """Check the arguments of ``subscribe``.
-
-    Raises:
-        InvalidTopic: A pattern is not valid.
-        InvalidOption: Another argument is not valid.
-    """
-    check_function("on_message", on_message)
-    check_function("on_presence", on_presence)
-    _check_on_gap(on_gap, iterated=on_message is None)
-    check_function("state_loader", state_loader, arguments=2)
-    if history is not None:
-        check_whole("history", history, low=0, high=_HISTORY_MAX, unit="a number of messages")
-    check_instance("queue", queue, ReceiveQueue)
-    return Feed(
-        Subscribe(
-            next(_numbers),
-            pattern_list(topics),
-            since=None if since is None else unix_ms(since, now_ms),
-            history=history,
-            after=position_map(after),
-            presence=on_presence is not None if presence is None else presence is not False,
-        ),
-        queue,
-        None if types is None else _type_set(types),
-        None if presence is None or isinstance(presence, bool) else _own(presence, topics),
-        partial(Handlers, on_message, on_presence, on_gap, state_loader),
-        ready,
-    )
-
-
-def _own(presence: object, topics: Topics) -> dict[str, Any]:
+def _own(presence: object, topics: tuple[str, ...]) -> dict[str, Any] | None:
+    if presence is None or isinstance(presence, bool):
+        return None
     if not isinstance(presence, Mapping):
         raise invalid(
             "presence",
             f"is {kind(presence)}",
             "Pass True, False, or a mapping of what members see of this client.",
         )
-    if all(map(is_wildcard, pattern_list(topics))):
+    if all(map(is_wildcard, topics)):
         raise invalid(
             "presence",
             "is an object, and every topic has a wildcard",
@@ -220,7 +201,9 @@ def _own(presence: object, topics: Topics) -> dict[str, Any]:
     return own
 
 
-def _type_set(types: object) -> frozenset[str]:
+def _type_set(types: object) -> frozenset[str] | None:
+    if types is None:
+        return None
     given: object = (types,) if isinstance(types, str) else types
     listed = not isinstance(given, bytes) and isinstance(given, Sequence | AbstractSet)
     if not listed or not given:
