@@ -38,6 +38,7 @@ from tests.bench import (
     sp,
     spark,
     spark_engine,
+    token_bytes,
     token_streams,
     typescript,
 )
@@ -64,6 +65,7 @@ ROOMS = {
     "mesh": mesh.measure,
     "small-streams": small_streams.measure,
     "token-streams": token_streams.measure,
+    "token-bytes": token_bytes.measure,
     "spark": spark.measure,
     "spark-engine": spark_engine.measure,
 }
@@ -82,6 +84,7 @@ SELF_CONTAINED = {
     "mesh",
     "small-streams",
     "token-streams",
+    "token-bytes",
     "publish",
     "receive",
     "spark",

@@ -21,6 +21,7 @@ from tests.bench import (
     sp,
     spark,
     spark_engine,
+    token_bytes,
     token_streams,
     typescript,
 )
@@ -81,6 +82,7 @@ def render(run: Json) -> str:
         "mesh": mesh.render,
         "small-streams": small_streams.render,
         "token-streams": token_streams.render,
+        "token-bytes": token_bytes.render,
         "spark": spark.render,
         "spark-engine": spark_engine.render,
     }
