@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
+from pubsub_server.backplanes.redis import backplane as redis_backplane
+from pubsub_server.listeners import paced_publishes
 from pubsub_server.testing import RunningServer, running_server
 from tests.cluster.waiting import until
 from tests.server.protocols.peers import events, hub
 
 if TYPE_CHECKING:
+    import pytest
+
     from tests.cluster.store import Store
 
 EVENTS = 300
@@ -57,6 +62,54 @@ async def test_events_cross_nodes_in_order_and_never_come_back_to_their_sender(
         far.event(b"status", b"the first that the sender gets")
         assert await sender.next() == (b"status", b"the first that the sender gets")
         await until(lambda: here.hub.core.echoes._publishers, {})
+
+
+async def test_publishes_outlast_a_store_that_stalls(store: Store) -> None:
+    async with AsyncExitStack() as stack:
+        here = await node(stack, store)
+        sender = await stack.enter_async_context(
+            events(here.server.others["event_stream"], b"other")
+        )
+        asking = await stack.enter_async_context(hub(here.server.others["hub"]))
+        reader = await stack.enter_async_context(
+            events(here.server.others["event_stream"], b"status")
+        )
+        await subscribed(here, 2)
+        backplane: Any = here.hub.core.backplane
+        (lane,) = backplane._writer._lanes
+        patience, lane._patience = lane._patience, 0.1
+        store.stall()
+        for number in range(EVENTS):
+            sender.event(b"status", b"%d" % number)
+        counting = asyncio.create_task(asking.publish(b"x", b"other"))
+        await until(lambda: here.stats.refused.get("unavailable", 0) >= 5)
+        lane._patience = patience
+        store.go_on()
+        got = [await reader.next() for _ in range(EVENTS)]
+        assert got == [(b"status", b"%d" % number) for number in range(EVENTS)]
+        assert await sender.next() == (b"other", b"x")
+        assert await counting == 1
+
+
+async def test_publishers_are_closed_when_the_store_stays_away(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(redis_backplane, "PATIENCE", 0.1)
+    monkeypatch.setattr(paced_publishes, "PATIENCE", 0.0)
+    async with AsyncExitStack() as stack:
+        here = await node(stack, store)
+        sender = await stack.enter_async_context(
+            events(here.server.others["event_stream"], b"status")
+        )
+        asking = await stack.enter_async_context(hub(here.server.others["hub"]))
+        await subscribed(here, 1)
+        store.stall()
+        sender.event(b"status", b"x")
+        asking.request(2, b"\1\5other\0\0\0\1x")
+        assert await sender.ended() == await asking.ended() == b""
+        assert here.stats.broken["event_stream.unavailable"] == 1
+        assert here.stats.broken["hub.unavailable"] == 1
+        store.go_on()
 
 
 async def test_a_hub_client_counts_its_node_and_reaches_the_others(store: Store) -> None:

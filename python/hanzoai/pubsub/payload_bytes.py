@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64decode, b64encode
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 if TYPE_CHECKING:
@@ -29,7 +30,8 @@ DEPTH_MAX: Final = 100
 # Strict: what `b64decode` accepts depends on the version of Python.
 _BASE64_TEXT: Final = re.compile(r"[A-Za-z0-9+/]*={0,2}")
 _OPENING: Final = frozenset(b"{[")
-_QUOTE: Final = ord('"')
+_STRING: Final = re.compile(rb'"(?:[^"\\]+|\\.)*+"', re.DOTALL)
+_NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
 _ENCODE: Final = json.JSONEncoder(
     ensure_ascii=False, allow_nan=False, separators=(",", ":"), check_circular=False
 ).encode
@@ -113,25 +115,9 @@ def _plain(value: Any) -> bytes | None:
 
 
 def _depth(data: bytes) -> int:
-    """Nesting depth of JSON that may be invalid."""
-    depth = deepest = 0
-    quoted = escaped = False
-    for byte in data:
-        if quoted:
-            if escaped:
-                escaped = False
-            elif byte == 0x5C:
-                escaped = True
-            elif byte == _QUOTE:
-                quoted = False
-        elif byte == _QUOTE:
-            quoted = True
-        elif byte in _OPENING:
-            depth += 1
-            deepest = max(deepest, depth)
-        elif byte in b"]}":
-            depth -= 1
-    return deepest
+    """Nesting depth of valid JSON."""
+    brackets = _STRING.sub(b"", data).translate(None, _NO_BRACKETS)
+    return max(accumulate(1 if each in _OPENING else -1 for each in brackets))
 
 
 def _refuse(name: str) -> NoReturn:

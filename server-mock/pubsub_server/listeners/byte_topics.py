@@ -1,8 +1,9 @@
-"""Topics of the byte protocols, which may be any bytes."""
+"""Topics and payloads of the byte protocols, which may be any bytes."""
 
 from __future__ import annotations
 
 from hanzoai.pubsub.errors import InvalidTopic
+from hanzoai.pubsub.payload_bytes import to_json
 from hanzoai.pubsub.topics import validate_topic
 
 
@@ -12,6 +13,15 @@ def hub_topic(topic: bytes) -> str | None:
         return validate_topic(topic.decode("ascii"))
     except (UnicodeDecodeError, InvalidTopic):
         return None
+
+
+def hub_payload(payload: bytes, limit: int) -> bytes | None:
+    """The payload as JSON; None if the JSON has more than `limit` bytes."""
+    # No JSON is shorter than the bytes that it encodes, and 16 MiB of them take seconds to convert.
+    if len(payload) > limit:
+        return None
+    encoded = to_json(payload)
+    return encoded if len(encoded) <= limit else None
 
 
 def shown(topic: bytes) -> str:

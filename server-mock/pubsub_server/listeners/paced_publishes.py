@@ -1,4 +1,7 @@
-"""Publishes of one connection of a byte protocol, in order and not faster than its rate."""
+"""Publishes of one connection of a byte protocol, in order and not faster than its rate.
+
+These protocols cannot ask a publisher to repeat a message, so the server repeats it.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,8 @@ if TYPE_CHECKING:
 
 AT_ONCE: Final = 64
 """Maximum publishes passed to the hub at once."""
+PATIENCE: Final = 60.0
+"""Seconds without a success after which publishes are not repeated for an unavailable store."""
 
 
 class Publisher(Protocol):
@@ -48,7 +53,7 @@ def publish(
     drafts: Sequence[Draft],
     answered: Callable[[Draft, Result], None],
 ) -> Coroutine[Any, Any, None] | None:
-    """Publish in order; wait if the rate is exceeded.
+    """Publish in order; wait while the rate is exceeded, and up to `PATIENCE` for the store.
 
     Args:
         publisher: Its session.
@@ -62,7 +67,7 @@ def publish(
     answer: Answer[list[Result]] = Answer()
     service.put(publisher.identity, drafts, publisher.connection, answer)
     results = answer.here
-    if results is None or _too_often(results) is not None:
+    if results is None or any(_wait(each, True) for each in results):
         return _go_on(publisher, service, drafts, answer, answered)
     for draft, result in zip(drafts, results, strict=True):
         answered(draft, result)
@@ -76,16 +81,19 @@ async def _go_on(
     answer: Answer[list[Result]],
     answered: Callable[[Draft, Result], None],
 ) -> None:
-    results = await answer
+    results = tried = await answer
     size = len(drafts)
+    done = 0
+    give_up = service.clock() + PATIENCE
     while True:
-        wait = _too_often(results)
-        taken = [each for each in results if wait is None or _too_often([each]) is None]
-        for draft, result in zip(drafts, taken, strict=False):
-            answered(draft, result)
-        drafts = drafts[len(taken) :]
-        if not drafts:
+        patient = service.clock() < give_up
+        while done < len(drafts) and _wait(results[done], patient) is None:
+            answered(drafts[done], results[done])
+            done += 1
+            give_up = service.clock() + PATIENCE
+        if done == len(drafts):
             return
+        wait = next(filter(None, (_wait(each, patient) for each in tried)), None)
         if wait is not None:
             # Try a single message until it is granted, because each rejection is counted and
             # audited.
@@ -95,8 +103,11 @@ async def _go_on(
             size *= 2
         if publisher.closing:
             return
-        some = drafts[:size]
-        results = await service.publish(publisher.identity, some, connection=publisher.connection)
+        again = [at for at in range(done, len(drafts)) if _wait(results[at], patient)][:size]
+        some = [drafts[at] for at in again]
+        tried = await service.publish(publisher.identity, some, connection=publisher.connection)
+        for at, result in zip(again, tried, strict=True):
+            results[at] = result
 
 
 async def within_rate(publisher: Publisher, service: Service) -> None:
@@ -108,9 +119,10 @@ async def within_rate(publisher: Publisher, service: Service) -> None:
         await publisher.nap(wait / 1000)
 
 
-def _too_often(results: Sequence[Result]) -> float | None:
-    """Seconds until the rate allows the next one; None if it allowed all."""
-    for result in results:
-        if isinstance(result, ServiceError) and result.code == "rate_limited":
-            return (result.retry_after_ms or 100) / 1000
+def _wait(result: Result, patient: bool) -> float | None:
+    """Seconds until a publish is repeated; None if its result is final."""
+    if isinstance(result, ServiceError) and (
+        result.code == "rate_limited" or (patient and result.code == "unavailable")
+    ):
+        return (result.retry_after_ms or 100) / 1000
     return None

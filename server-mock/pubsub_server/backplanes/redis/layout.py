@@ -213,7 +213,7 @@ class Packer:
         self._about = lru_cache(KNOWN)(self._of)
 
     def pack(self, draft: Draft, sender: tuple[str, str], floor: int) -> Item:
-        """Pack a publication, and create its id if it has none.
+        """Pack a publication; give it an id if it has none, so that it can be repeated.
 
         Args:
             draft: The publication.
@@ -222,7 +222,8 @@ class Packer:
         """
         topic = draft.topic
         about = self._about(topic)
-        id = draft.id or message_id()
+        fresh = draft.id is None
+        id = draft.id = draft.id or message_id()
         head, middle, tail = split(draft, id, sender)
         age = about.age
         ttl = age if draft.ttl is None else min(draft.ttl * 1000, age)
@@ -235,7 +236,7 @@ class Packer:
         rest = _REST.pack(ttl, key, mark, *sizes)
         packed = b"".join((numbers, about.lead, rest, name, text, head, middle, tail))
         size = sum(sizes[2:])
-        return Item(topic, about.shard, id, scope(sender), packed, size, not draft.id)
+        return Item(topic, about.shard, id, scope(sender), packed, size, fresh)
 
     def _of(self, topic: str) -> _About:
         keep, name = self._retention.of(topic), topic.encode()

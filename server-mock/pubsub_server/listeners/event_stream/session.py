@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hanzoai.pubsub.eventstream.codec import ALL_TOPICS, Decoder, Event, encode_event
-from hanzoai.pubsub.payload_bytes import to_json
 from pubsub_server.errors import ServiceError
 from pubsub_server.listeners.byte_session import ByteSession
-from pubsub_server.listeners.byte_topics import hub_topic, shown
+from pubsub_server.listeners.byte_topics import hub_payload, hub_topic, shown
 from pubsub_server.listeners.paced_publishes import AT_ONCE
 from pubsub_server.shared.requests import Draft, SubscribeRequest
 
@@ -118,8 +117,8 @@ class EventSession(ByteSession[Event]):
         name = hub_topic(event.topic)
         if name is None:
             return None
-        data = to_json(event.payload)
-        if len(data) > self._shared.settings.max_payload:
+        data = hub_payload(event.payload, self._shared.settings.max_payload)
+        if data is None:
             return None
         return Draft(name, "message", data, None, None, None)
 

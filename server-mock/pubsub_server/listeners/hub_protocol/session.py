@@ -19,10 +19,9 @@ from hanzoai.pubsub.hub.codec import (
     Subscribe,
     encode,
 )
-from hanzoai.pubsub.payload_bytes import to_json
 from pubsub_server.errors import ServiceError
 from pubsub_server.listeners.byte_session import ByteSession
-from pubsub_server.listeners.byte_topics import hub_topic, shown
+from pubsub_server.listeners.byte_topics import hub_payload, hub_topic, shown
 from pubsub_server.listeners.hub_protocol.encoder import answer, reference
 from pubsub_server.shared.requests import Draft, SubscribeRequest, UnsubscribeRequest
 
@@ -127,14 +126,13 @@ class HubSession(ByteSession[Request]):
     # ------------------------------------------------------------ publishing
 
     async def _publish(self, topics: Sequence[bytes], data: bytes) -> None:
-        payload = to_json(data)
-        fits = len(payload) <= self._shared.settings.max_payload
+        payload = hub_payload(data, self._shared.settings.max_payload)
         reached = 0
         for topic in topics:
             if self.closing:
                 return
-            name = hub_topic(topic) if fits else None
-            if name is None:
+            name = hub_topic(topic)
+            if name is None or payload is None:
                 reached += await self._keep(topic, data)
             else:
                 reached += await self._one(Draft(name, "message", payload, None, None, None))
@@ -152,6 +150,9 @@ class HubSession(ByteSession[Request]):
                 found = shared.service.reach(draft.topic)
             elif answer.code == "forbidden":
                 shared.denied(self.identity, draft.topic)
+            elif answer.code == "unavailable":
+                # The count 0 would report a message without subscribers.
+                self.break_off(answer.code)
 
         work = self.publish([draft], answered)
         if work is not None:
