@@ -216,21 +216,3 @@ def test_a_handler_runs_in_a_thread_and_what_it_raises_comes_out(portal: Portal)
     with pytest.raises(ZeroDivisionError):
         portal.call(lambda: call(2))
     assert all(name.startswith("hanzoai.pubsub handler") for name in names)
-
-
-def test_a_handler_that_ends_the_client_is_not_waited_for(portal: Portal) -> None:
-    go_on, finished = threading.Event(), threading.Event()
-
-    def handle() -> None:
-        portal.handler_release()()
-        go_on.wait(BOUND)
-        finished.set()
-
-    async def call() -> None:
-        await portal.run_handler(handle, ())
-
-    portal.call(call)
-    assert not finished.is_set()
-    go_on.set()
-    assert finished.wait(BOUND)
-    portal.handler_release()()  # has no effect outside of a handler

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+import threading
 
+import pytest
+
+from hanzoai.pubsub.runtime.handler_threads import prepare_work
 from hanzoai.pubsub.runtime.tasks import Tasks
 from hanzoai.pubsub.testing import VirtualClock
-
-if TYPE_CHECKING:
-    import pytest
 
 
 async def test_all_tasks_are_awaited_and_slow_ones_are_cancelled() -> None:
@@ -44,6 +44,26 @@ async def test_a_task_that_sees_the_others_out_is_not_waited_for() -> None:
 
     async with asyncio.timeout(60):
         await asyncio.gather(tasks.spawn(leave(), "one"), tasks.spawn(leave(), "two"))
+
+
+@pytest.mark.parametrize("way", ["task", "thread"])
+async def test_a_task_is_not_waited_for_by_what_it_has_started(way: str) -> None:
+    tasks = Tasks(VirtualClock())
+    loop = asyncio.get_running_loop()
+
+    def leave() -> None:
+        asyncio.run_coroutine_threadsafe(tasks.join(60), loop).result(60)
+
+    async def handle() -> None:
+        if way == "task":
+            await asyncio.create_task(tasks.join(60))
+        else:
+            done, work = prepare_work(leave, "A handler")
+            threading.Thread(target=work).start()
+            await done
+
+    async with asyncio.timeout(60):
+        await tasks.spawn(handle(), "handlers")
 
 
 async def test_a_failed_task_is_logged(caplog: pytest.LogCaptureFixture) -> None:

@@ -181,12 +181,6 @@ class PubSub:
             portal, self._ended = self._made, True
         if portal is None:
             return
-        release = portal.handler_release()
-
-        async def close() -> None:
-            release()  # in the next turn, when the client publishes no result of the handler
-            await self._client.close(timeout)
-
         try:
             if portal.is_blocked():
                 logger.error(
@@ -196,7 +190,7 @@ class PubSub:
                     self,
                 )
                 return
-            portal.call(close)
+            portal.call(lambda: self._client.close(timeout))
         except ClosedError:
             return
         portal.stop()

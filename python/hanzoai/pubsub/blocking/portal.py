@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import inspect
 import sys
 import threading
@@ -41,7 +42,6 @@ class Portal:
 
     def __init__(self) -> None:
         self._handlers = HandlerThreads()
-        self._inside = threading.local()
         self._stopped = False
         self._calls: set[_Call[Any]] = set()
         ready: Future[asyncio.AbstractEventLoop] = Future()
@@ -122,30 +122,8 @@ class Portal:
             )
 
     async def run_handler(self, function: Callable[..., Any], arguments: tuple[object, ...]) -> Any:
-        """Call a handler in a thread, where it may block and call the client, and wait for it.
-
-        Returns:
-            What the handler returns, or None if it closed the client.
-        """
-        loop = self._loop
-        released: asyncio.Future[None] = loop.create_future()
-
-        def release() -> None:
-            if not released.done():
-                released.set_result(None)
-
-        def work() -> Any:
-            self._inside.release = lambda: loop.call_soon_threadsafe(release)
-            try:
-                return function(*arguments)
-            finally:
-                del self._inside.release
-
-        done = self._handlers.run(work)
-        await asyncio.wait({done, released}, return_when=asyncio.FIRST_COMPLETED)
-        if not done.done():
-            return None
-        result = done.result()
+        """Call a handler in a thread, where it may block and call the client, and wait for it."""
+        result = await self._handlers.run(functools.partial(function, *arguments))
         if not inspect.isawaitable(result):
             return result
         try:
@@ -159,10 +137,6 @@ class Portal:
         turn.acquire()
         self.post(turn.release)
         return not turn.acquire(timeout=_JOIN)
-
-    def handler_release(self) -> Callable[[], object]:
-        """Return what ends the wait for the handler of this thread, if one runs in it."""
-        return getattr(self._inside, "release", lambda: None)
 
     def stop(self) -> None:
         """End the loop and its thread. Idempotent."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,6 +19,10 @@ logger = logging.getLogger("hanzoai.pubsub")
 _CANCEL_TIMEOUT: Final = 1.0
 """Seconds for a cancelled task of user code to end."""
 
+_inside: contextvars.ContextVar[asyncio.Task[Any] | None]
+_inside = contextvars.ContextVar("hanzoai.pubsub task", default=None)
+"""The task in which code runs, also in threads and tasks that it has started."""
+
 
 class Tasks:
     """The tasks of one client."""
@@ -32,7 +37,11 @@ class Tasks:
         """Start a task and reference it until it has ended."""
         # Not with the task factory of the loop: one that starts tasks eagerly would run user code
         # within a step of the session.
-        task = asyncio.Task(coroutine, loop=self._loop, name=f"hanzoai.pubsub {name}")
+        context = contextvars.copy_context()
+        task = asyncio.Task(
+            coroutine, loop=self._loop, name=f"hanzoai.pubsub {name}", context=context
+        )
+        context.run(_inside.set, task)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
         return task
@@ -40,11 +49,10 @@ class Tasks:
     async def join(self, seconds: float) -> None:
         """Wait until every task has ended; slower tasks are cancelled.
 
-        A handler that closes its client calls this from one of these tasks, for which it does not
-        wait.
+        A handler that closes its client calls this from inside of one of these tasks, for which it
+        does not wait.
         """
-        me = asyncio.current_task()
-        if me is not None:
+        if (me := _inside.get()) is not None:
             self._tasks.discard(me)
         await self._waiters.until(lambda: not self._tasks, self._clock, seconds)
         for task in self._tasks:
