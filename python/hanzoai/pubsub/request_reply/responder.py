@@ -22,6 +22,7 @@ from hanzoai.pubsub.request_reply.messages import (
 )
 from hanzoai.pubsub.runtime.decisions import check_decision, decide
 from hanzoai.pubsub.runtime.handlers import call
+from hanzoai.pubsub.runtime.tasks import Tasks
 from hanzoai.pubsub.settings.checks import check_function, check_seconds, check_whole
 
 if TYPE_CHECKING:
@@ -73,10 +74,10 @@ class Responder:
         self._report = report
         self._tracing = tracing
         self._turns = asyncio.Semaphore(concurrency)
-        self._running: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks(client.clock)
         self._warned = False
         self._subscription: Subscription = client.subscribe(topics)
-        self._reader = asyncio.create_task(self._read(), name="hanzoai.pubsub responder")
+        self._tasks.spawn(self._read(), "responder")
 
     @property
     def active(self) -> bool:
@@ -94,21 +95,7 @@ class Responder:
         """
         seconds = check_seconds("timeout", timeout, low=0.0)
         await self._subscription.unsubscribe()
-        me = asyncio.current_task()
-        running = {task for task in (*self._running, self._reader) if task is not me}
-        if running and seconds > 0:
-            gone = asyncio.Event()
-            timer = self._client.clock.call_later(seconds, gone.set)
-            waiting = asyncio.ensure_future(asyncio.wait(running))
-            expired = asyncio.ensure_future(gone.wait())
-            try:
-                await asyncio.wait({waiting, expired}, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                timer.cancel()
-                waiting.cancel()
-                expired.cancel()
-        for task in running:
-            task.cancel()
+        await self._tasks.join(seconds)
 
     def __await__(self) -> Generator[Any, None, Self]:
         return self._joined().__await__()
@@ -138,19 +125,12 @@ class Responder:
                 if message.type != self._type or reply_to is None:
                     continue
                 await self._turns.acquire()
-                task = asyncio.create_task(
-                    self._answer(message, reply_to), name="hanzoai.pubsub request"
-                )
-                self._running.add(task)
-                task.add_done_callback(self._ended)
+                task = self._tasks.spawn(self._answer(message, reply_to), "request")
+                task.add_done_callback(lambda _: self._turns.release())
         except ClosedError:
             return
         except PubSubError as error:
             self._report(error, self._subscription.topics[0])
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._running.discard(task)
-        self._turns.release()
 
     async def _answer(self, request: Message, reply_to: str) -> None:
         if not self._allows(request, reply_to):
