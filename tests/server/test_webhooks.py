@@ -81,6 +81,14 @@ def sender(receiver: Receiver, hook: dict[str, object] | None = None, **more: An
     return WebhookSender(settings, clock=lambda: 1_740_307_200.9, jitter=lambda: 0.0)
 
 
+def _logged(caplog: pytest.LogCaptureFixture, receiver: Receiver) -> list[str]:
+    """The logged lines, each without the beginning, which names the receiver."""
+    beginning = f"the webhook {receiver.url}"
+    lines = [record.getMessage() for record in caplog.records]
+    assert all(line.startswith(beginning) for line in lines)
+    return [line.removeprefix(beginning) for line in lines]
+
+
 async def test_an_event_is_posted_and_signed_by_the_standard(receiver: Receiver) -> None:
     hooks = sender(receiver)
     hooks.start()
@@ -243,11 +251,49 @@ async def test_after_the_last_try_the_events_are_counted_as_dropped(
     hooks.notify("publish", "a", b"{}")
     await hooks.close(PATIENCE)
     assert (hooks.delivered, hooks.dropped) == (1, 1)
-    (output,) = [each.getMessage() for each in caplog.records]
-    assert output.startswith("the webhook http://127.0.0.1:")
-    assert output.endswith(": HTTP 500 at attempt 3 of 3; events dropped: 1")
+    assert _logged(caplog, receiver) == [
+        ": HTTP 500; sending the request again, up to 2 times",
+        ": HTTP 500 at attempt 3 of 3; events dropped: 1",
+    ]
     assert "hush" not in caplog.text
     assert SECRET not in caplog.text
+
+
+async def test_a_receiver_that_rejects_every_request_is_logged_once_and_when_it_accepts_again(
+    receiver: Receiver, caplog: pytest.LogCaptureFixture
+) -> None:
+    receiver.answers = [401, 503, 401, 401]
+    hooks = sender(receiver, webhook_batch=1)
+    hooks.start()
+    for _ in range(4):
+        hooks.notify("publish", "a", b"{}")
+    await hooks.close(PATIENCE)
+    assert (hooks.delivered, hooks.dropped) == (1, 3)
+    assert _logged(caplog, receiver) == [
+        ": HTTP 401 at attempt 1 of 10; events dropped: 1",
+        ": HTTP 503; sending the request again, up to 9 times",
+        " accepts requests; further events dropped before: 2",
+    ]
+
+
+async def test_a_receiver_that_is_away_for_two_minutes_loses_nothing(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited: list[float] = []
+    sleep = asyncio.sleep
+
+    async def pause(seconds: float) -> None:
+        waited.append(seconds)
+        receiver.answers = [503] if sum(waited) < 120 else []
+        await sleep(0)
+
+    receiver.answers = [503]
+    hooks = sender(receiver, webhook_backoff=Settings().webhook_backoff)
+    monkeypatch.setattr(asyncio, "sleep", pause)
+    hooks.start()
+    hooks.notify("publish", "a", b"{}")
+    await hooks.close(PATIENCE)
+    assert (hooks.delivered, hooks.dropped) == (1, 0)
 
 
 @pytest.mark.parametrize("status", [301, 302, 307, 308, 400, 404, 410])

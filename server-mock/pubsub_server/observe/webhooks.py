@@ -47,6 +47,8 @@ Many servers reject a body of more than 1 MiB by default.
 """
 SMALLER_SECONDS: Final = 600.0
 """Seconds after the last 413 for which batches stay smaller: a wrong limit may be corrected."""
+LOG_EVERY: Final = 60.0
+"""Seconds between two log lines about the same problem of a receiver."""
 
 _LOG: Final = logging.getLogger("pubsub_server.observe.webhooks")
 _AGAIN: Final = frozenset({408, 425, 429})
@@ -90,8 +92,10 @@ class Receiver:
         self._rejected = 0.0
         # Events of the current request.
         self._posting = 0
-        # Whether events were dropped since the last request; logged once.
-        self._full = False
+        # Events dropped since the last log line about them.
+        self._unlogged = 0
+        # By problem: when it may be logged again, in seconds of `time.monotonic`.
+        self._log_again_at: dict[str, float] = {}
         self._wake = asyncio.Event()
         self._closing = False
 
@@ -103,10 +107,7 @@ class Receiver:
         """Queues one event, or drops it if the queue is full."""
         size = self._size + len(event)
         if len(self._queue) >= self._settings.webhook_queue or size > QUEUE_BYTES:
-            self.dropped += 1
-            if not self._full:
-                self._full = True
-                _LOG.warning("the webhook %s: its queue is full; events are dropped", self._place)
+            self._drop(1, "its queue is full")
             return
         self._queue.append(event)
         self._size = size
@@ -144,6 +145,12 @@ class Receiver:
             self._posting = 0
             if failure is None:
                 self.delivered += size
+                if self._unlogged:
+                    _LOG.warning(
+                        "the webhook %s accepts requests; further events dropped before: %d",
+                        *(self._place, self._unlogged),
+                    )
+                    self._unlogged = 0
             elif failure.startswith(_TOO_LARGE) and size > 1:
                 total = sum(map(len, events))
                 self._batch_bytes = total // 2
@@ -155,8 +162,21 @@ class Receiver:
                     *(self._place, total),
                 )
             else:
-                self.dropped += size
-                _LOG.warning("the webhook %s: %s; events dropped: %d", self._place, failure, size)
+                self._drop(size, failure)
+
+    def _drop(self, count: int, why: str) -> None:
+        self.dropped += count
+        self._unlogged += count
+        if self._may_log("drops"):
+            _LOG.warning("the webhook %s: %s; events dropped: %d", self._place, why, self._unlogged)
+            self._unlogged = 0
+
+    def _may_log(self, problem: str) -> bool:
+        now = time.monotonic()
+        is_due = now >= self._log_again_at.get(problem, now)
+        if is_due:
+            self._log_again_at[problem] = now + LOG_EVERY
+        return is_due
 
     def _take_batch(self) -> list[bytes]:
         if time.monotonic() - self._rejected > SMALLER_SECONDS:
@@ -169,7 +189,6 @@ class Receiver:
                 break
             events.append(self._queue.popleft())
         self._size -= sum(map(len, events))
-        self._full = False
         return events
 
     async def _deliver(self, session: aiohttp.ClientSession, body: bytes) -> str | None:
@@ -183,6 +202,11 @@ class Receiver:
                 return None
             if wait < 0 or attempt == last:
                 break
+            if self._may_log("failures"):
+                _LOG.warning(
+                    "the webhook %s: %s; sending the request again, up to %d times",
+                    *(self._place, detail, last - 1),
+                )
             backoff = self._settings.webhook_backoff / 1000 * 2 ** (attempt - 1)
             pause = min(MAX_BACKOFF, max(wait, backoff * (0.5 + self._jitter() / 2)))
             await asyncio.sleep(pause)

@@ -622,7 +622,7 @@ class Settings(BaseModel):
         default=5_000, description="Timeout of one webhook request."
     )
     webhook_attempts: int = Field(
-        default=5,
+        default=10,
         ge=1,
         le=100,
         description="Number of attempts for a webhook request, including the first. Its events "
