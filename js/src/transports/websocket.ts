@@ -7,7 +7,6 @@ import type { ClientOptions, WebSocketConstructor, WebSocketLike } from '../sett
 import { decode, encode } from '../wire/codec.js';
 import type { Receiver, Transport } from './transport.js';
 
-const CONNECTING = 0;
 const OPEN = 1;
 const CLOSED = 3;
 
@@ -94,12 +93,12 @@ export class WebSocketTransport implements Transport {
         failure = LOST;
         this._receiver?.opened();
       },
-      // A `close` event follows. `ws` gives the reason; browsers and Node hide it.
+      // `ws` gives the reason; browsers and Node hide it.
       error: (event: unknown) => {
-        if (failure === LOST) return;
-        failure = unreached(event);
-        // Node 22 fires no `close` event for a socket that has not opened.
-        if (DEVELOPMENT && socket.readyState === CONNECTING) this._end(undefined, failure);
+        if (failure !== LOST) failure = unreached(event);
+        // Node 22 fires no `close` event for a socket that has not opened. For an open one, `ws`
+        // waits up to 30 s for the close frame of the server.
+        if (DEVELOPMENT) this._end(undefined, failure);
       },
       close: ({ code, reason }: { readonly code: number; readonly reason: string }) => {
         // These are never sent: they mean no close frame, as does 0 in Deno, or one without a code.

@@ -178,3 +178,17 @@ test('frames leave a socket of `ws` while a test holds `process.nextTick`', asyn
   assert.equal(held, 0);
   await ps.close();
 });
+
+test('an error of an open socket ends the connection before its close event', async () => {
+  const { ps, peer, clock } = virtualClient();
+  await ps.connect();
+  const { socket } = peer;
+  socket.fail('Invalid WebSocket frame: invalid opcode 7');
+  assert.equal(ps.state, 'reconnecting');
+  await clock.advance(2_000);
+  assert.equal(ps.state, 'connected');
+  // The late event of the failed socket does not end the new connection.
+  socket.drop();
+  assert.equal(ps.state, 'connected');
+  await ps.close({ timeout: 0 });
+});

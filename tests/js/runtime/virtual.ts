@@ -141,6 +141,12 @@ export class FakeSocket {
     this._tell('close', { code, reason });
   }
 
+  /** Fail as a socket of `ws` does: its `close` event follows up to 30 s later. */
+  fail(message: string): void {
+    this.readyState = 2;
+    this._tell('error', { message });
+  }
+
   /** Frames of a type that the client has sent. */
   frames(type: string): Frame[] {
     return this.sent.filter((frame) => frame['type'] === type);
