@@ -288,7 +288,7 @@ async def test_subscribe_reports_which_of_its_topics_were_granted_and_which_deni
     assert (denied["topic"], denied["code"]) == ("chat.session.q", "forbidden")
 
 
-async def test_subscribe_warns_of_a_server_that_shuts_down_as_it_reconnects(
+async def test_subscribe_reports_a_server_that_shuts_down_as_information(
     server: RunningServer,
     run: Callable[..., Awaitable[Outcome]],
     expires_after: Callable[[str], None],
@@ -301,8 +301,8 @@ async def test_subscribe_warns_of_a_server_that_shuts_down_as_it_reconnects(
     outcome = await running
     assert outcome.code == Exit.OK
     assert outcome.note("state")["state"] == "reconnecting"
-    assert outcome.note("warning")["code"] == "going_away"
-    assert "error" not in {note["event"] for note in outcome.notes}
+    assert outcome.note("info")["code"] == "going_away"
+    assert not {"warning", "error"} & {note["event"] for note in outcome.notes}
 
 
 async def test_subscribe_prints_the_data_alone_with_raw(

@@ -147,7 +147,7 @@ async def test_an_outage_is_one_warning_with_its_reason(
     assert first.startswith(f"No connection to {ps.url}: The cable is cut.")
 
 
-async def test_a_restart_that_the_server_announces_is_one_warning(
+async def test_a_restart_that_the_server_announces_is_no_warning_if_the_client_reconnects(
     pubsub_memory: MemoryServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     ps = pubsub_memory.client()
@@ -160,6 +160,19 @@ async def test_a_restart_that_the_server_announces_is_one_warning(
     pubsub_memory.cut(1001, "going away")
     await pubsub_memory.clock.advance_until(lambda: ps.state == "connected", 60)
     assert len(warnings_of(caplog)) == 1
+
+
+async def test_an_announced_restart_is_one_warning_if_the_client_cannot_reconnect(
+    pubsub_memory: MemoryServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    ps = pubsub_memory.client()
+    await ps.connect()
+    ps._ready().driver.failures.announced()
+    with pubsub_memory.refusing(None, "The cable is cut."):
+        pubsub_memory.cut(1001, "going away")
+        await pubsub_memory.clock.advance(120)
+    (warning,) = warnings_of(caplog)
+    assert warning.startswith(f"No connection to {ps.url}: The cable is cut.")
 
 
 async def test_a_publish_that_was_not_sent_in_time_says_what_failed(

@@ -46,6 +46,7 @@ async def test_an_error_of_the_server_is_one_line_of_the_log(
     caplog: pytest.LogCaptureFixture, code: str
 ) -> None:
     error = from_code(code, EVIL + "x" * 1_000, remedy=EVIL)
+    caplog.set_level(logging.INFO, "hanzoai.pubsub")
     Listeners(None, None, starts_nothing).report(error, EVIL)
     (record,) = caplog.records
     line = record.getMessage()

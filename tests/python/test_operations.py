@@ -295,7 +295,7 @@ async def test_a_client_without_a_connection_reports_the_last_failure(
         await task
 
 
-async def test_a_server_that_is_restarted_is_a_warning_and_other_failures_are_errors(
+async def test_a_restart_of_the_server_is_logged_as_information_and_other_failures_as_errors(
     pubsub_memory: MemoryServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     ps = pubsub_memory.client()
@@ -306,7 +306,7 @@ async def test_a_server_that_is_restarted_is_a_warning_and_other_failures_are_er
         )
         ps._ready().driver.listeners.report(ConnectionFailed("Nobody answers."), None)
     lines = [(record.levelname, record.getMessage().split(":")[0]) for record in caplog.records]
-    assert lines == [("WARNING", "going_away"), ("ERROR", "connection_failed")]
+    assert lines == [("INFO", "going_away"), ("ERROR", "connection_failed")]
 
 
 @pytest.mark.parametrize("state", ["connecting", "authenticating", "connected"])

@@ -58,7 +58,7 @@ export class Listeners {
       return;
     }
     // A restarting server sends `going_away`; no action is needed.
-    logger[error.code === 'going_away' ? 'warn' : 'error'](
+    logger[error.code === 'going_away' ? 'info' : 'error']?.(
       String(error).replace(error.name, error.code),
     );
   };

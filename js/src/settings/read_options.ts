@@ -75,11 +75,10 @@ export function readOptions(
 
 /** A logger that is called after the current step of the session, so that it may use the client. */
 function afterwards(logger: Logger): Logger {
-  const later =
-    (level: keyof Logger) =>
-    (...given: [string, ...unknown[]]) =>
-      queueMicrotask(() => logger[level]?.(...given));
-  return { debug: later('debug'), warn: later('warn'), error: later('error') };
+  const later = {} as Required<Logger>;
+  for (const level of ['debug', 'info', 'warn', 'error'] as const)
+    later[level] = (...given) => queueMicrotask(() => logger[level]?.(...given));
+  return later;
 }
 
 /** The name for sharing or keeping: true means the empty name, false none. */

@@ -5,12 +5,13 @@ import { test } from 'node:test';
 
 import { PubSubError } from '../../../js/src/errors.js';
 import { Listeners } from '../../../js/src/runtime/listeners.js';
+import { turns, virtualClient } from './virtual.js';
 
-test('a restart of the server is logged as a warning, other failures as errors', () => {
+test('a restart of the server is logged as information, other failures as errors', () => {
   const reported: string[] = [];
   const note = (level: string) => (message: string) =>
     void reported.push(`${level} ${message.replace(/ See https:.*/, '')}`);
-  const listeners = new Listeners({ warn: note('warn'), error: note('error') });
+  const listeners = new Listeners({ info: note('info'), warn: note('warn'), error: note('error') });
   const failed = new PubSubError('connection_failed', 'Nobody answers.', {
     remedy: 'Check the network.',
   });
@@ -18,10 +19,26 @@ test('a restart of the server is logged as a warning, other failures as errors',
   listeners.report(failed);
   listeners.report(new TypeError('a bug'));
   assert.deepEqual(reported, [
-    'warn going_away: The server is shutting down. No action is needed: the client reconnects.',
+    'info going_away: The server is shutting down. No action is needed: the client reconnects.',
     'error connection_failed: Nobody answers. Check the network.',
     'error A handler threw',
   ]);
+});
+
+test('the logger of a client gets a restart of the server as information alone', async () => {
+  const logged: string[] = [];
+  const note = (level: string) => (text: string) =>
+    void logged.push(`${level} ${text.split(':')[0]}`);
+  const logger = { info: note('info'), warn: note('warn'), error: note('error') };
+  const { ps, peer, clock } = virtualClient({ logger });
+  await ps.connect();
+  peer.socket.receive({ type: 'error', code: 'going_away', message: 'It is shutting down.' });
+  peer.socket.drop(1001, 'going_away');
+  await clock.advance(2_000);
+  await turns();
+  assert.equal(ps.state, 'connected');
+  assert.deepEqual(logged, ['info going_away']);
+  await ps.close({ timeout: 0 });
 });
 
 test('a listener that was removed, and an iteration that has ended, are forgotten at once', async () => {

@@ -114,7 +114,7 @@ class Output:
         """Write a note to standard error.
 
         Args:
-            event: Its name for programs: `error`, `warning`, `gap`, `state`, ...
+            event: Its name for programs: `error`, `warning`, `info`, `gap`, `state`, ...
             message: Description of what happened.
             style: Style of rich for text output.
             **fields: Further fields of the JSON output.

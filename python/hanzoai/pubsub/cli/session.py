@@ -159,7 +159,7 @@ def notify(output: Output, error: Exception) -> None:
     """Print an error that no call raises."""
     if isinstance(error, PubSubError) and error.code == "going_away":
         # A restarting server sends this. No action is needed: the client reconnects.
-        output.note("warning", error.message, style="yellow", code=error.code)
+        output.note("info", error.message, code=error.code)
     else:
         report(output, error)
 

@@ -1,7 +1,8 @@
 """The failures of a client: its last one, its log lines, and the errors of its calls.
 
 The session decides how to react to a failure. This module logs it: the reason of an outage once per
-outage, and the reason for another transport than requested once.
+outage, unless it is a restart that the server announced and that ends soon; and the reason for
+another transport than requested once.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ _TOKEN_REMEDY: Final = (
     "Fix `get_token`, or the server that it calls; its exception is the `__cause__` of this one. "
     "It is called with a TokenContext and returns a string or a Token."
 )
+_PATIENCE: Final = 4
+"""Failures before a client warns of an outage that began with a restart of the server."""
 _FETCH_REMEDY: Final = "Let `get_token` return within `fetch_timeout`, 10 s by default."
 
 
@@ -56,6 +59,7 @@ class Failures:
         self._socket_failed = "it did not open in time"
         self._logged_outage = False
         self._logged_fallback = False
+        self._patience = 1
 
     @property
     def transport(self) -> TransportName | None:
@@ -74,8 +78,8 @@ class Failures:
             self._socket_failed = reason.rstrip(".") or "it ended without a reason"
 
     def announced(self) -> None:
-        """The server announced its restart, which has been reported."""
-        self._logged_outage = True
+        """The server announced its restart."""
+        self._patience = _PATIENCE
 
     def changed(self, change: StateChange) -> None:
         """The public state has changed."""
@@ -85,6 +89,7 @@ class Failures:
         if change.to == "connected":
             self.last = self.cause = None
             self._logged_outage = False
+            self._patience = 1
             self._log_fallback()
         elif change.code is not None or change.reason:
             self.last = change
@@ -147,8 +152,10 @@ class Failures:
         return usual if known is None else known.remedy
 
     def _log_outage(self, change: StateChange) -> None:
+        if self._logged_outage or change.attempt < self._patience:
+            return
         # A failure of a callback is reported as an error.
-        if not self._logged_outage and change.code != _TOKEN:
+        if change.code != _TOKEN:
             self._logged_outage = True
             why = log_text(self.reason())
             logger.warning("No connection to %s: %s The client keeps trying.", self._url, why)

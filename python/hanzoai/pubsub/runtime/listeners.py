@@ -139,8 +139,8 @@ class Listeners:
             return
         where = "" if topic is None else f" (topic {topic})"
         if isinstance(error, PubSubError):
-            # A restarting server sends this; no action is needed.
-            level = logging.WARNING if error.code == "going_away" else logging.ERROR
+            # A restarting server sends this; a failed reconnect is a warning of its own.
+            level = logging.INFO if error.code == "going_away" else logging.ERROR
             if topic is not None and names(error.message, topic):
                 where = ""
             logger.log(level, "%s: %s%s", log_text(error.code), log_error(error), log_text(where))
