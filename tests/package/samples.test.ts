@@ -61,6 +61,7 @@ declare global {
   /** Of Svelte. */
   function $props(): any;
   function $derived<T>(value: T): T;
+  function $state<T>(value: T): T;
 }
 `;
 
