@@ -183,8 +183,8 @@ def _code(schema: Schema, value: str, definitions: dict[str, Schema]) -> str:
         case "string" if "pattern" not in schema:
             least, most = _lengths(schema)
             return f"isText({value}, {least}, {most or 'Infinity'})"
-        case "integer" if schema["minimum"] == 0 and schema.get("maximum", _SAFE) == _SAFE:
-            return f"isCount({value})"
+        case "integer" if schema["minimum"] == 0 and schema.get("maximum") in (None, _SAFE):
+            return f"isCount({value}{'' if 'maximum' in schema else ', Infinity'})"
         case "object":
             return f"isObject({value})"
         case None:
@@ -206,8 +206,8 @@ def _kind(schema: Schema, definitions: dict[str, Schema], others: list[str]) -> 
         case "object" if "additionalProperties" in schema:
             values = schema["additionalProperties"]
             return "object" if values is True else f"{_kind(values, definitions, others)}{{}}"
-        case "integer" if schema.get("maximum", _SAFE) == _SAFE and schema["minimum"] == 0:
-            return "count"
+        case "integer" if schema.get("maximum") in (None, _SAFE) and schema["minimum"] == 0:
+            return "count" if "maximum" in schema else "int"
         case "string" if "pattern" not in schema and _lengths(schema) in _LENGTHS:
             return _LENGTHS[_lengths(schema)]
         case ("boolean" | None) as plain if "$ref" not in schema:
@@ -230,8 +230,7 @@ def _test(schema: Schema, definitions: dict[str, Schema]) -> str:
             items = _test(schema["items"], definitions)
             return f"(value) => isSome(value, {schema['maxItems']}, {items})"
         case "integer" if schema["minimum"] == 0:
-            most = schema.get("maximum", _SAFE)
-            return f"(value) => isCount(value{'' if most == _SAFE else f', {most}'})"
+            return f"(value) => isCount(value, {schema['maximum']})"
         case "string":
             least, most = _lengths(schema)
             test = f"isText(value, {least}, {most or 'Infinity'})"

@@ -37,7 +37,7 @@ export interface PublishRequest {
 
 /** Whether a value read from JSON is a PublishRequest. */
 export const isPublishRequest: Guard<PublishRequest> = /* @__PURE__ */ shape(
-  'type?:id data:any ttl?:count id?:id meta?:object',
+  'type?:id data:any ttl?:int id?:id meta?:object',
 );
 
 /** Answer to a publish. */
@@ -121,7 +121,7 @@ export interface Occupancy {
 }
 
 /** Whether a value read from JSON is an Occupancy. */
-export const isOccupancy: Guard<Occupancy> = /* @__PURE__ */ shape('members:count users:count');
+export const isOccupancy: Guard<Occupancy> = /* @__PURE__ */ shape('members:int users:int');
 
 /** One active topic. */
 export interface TopicInfo {
@@ -139,7 +139,7 @@ export interface TopicInfo {
 
 /** Whether a value read from JSON is a TopicInfo. */
 export const isTopicInfo: Guard<TopicInfo> = /* @__PURE__ */ shape(
-  'topic:topic subscribers:count messages:count position?:count last_message_at?:count',
+  'topic:topic subscribers:int messages:int position?:count last_message_at?:count',
 );
 
 /** Active topics, by name. H-074. */
@@ -186,7 +186,7 @@ export interface ConnectionInfo {
 
 /** Whether a value read from JSON is a ConnectionInfo. */
 export const isConnectionInfo: Guard<ConnectionInfo> = /* @__PURE__ */ shape(
-  'client_id user_id kind name? transport address? connected_at:count patterns:text[] subscriptions:count queued_bytes:count queue_limit:count stalled?:flag',
+  'client_id user_id kind name? transport address? connected_at:count patterns:text[] subscriptions:int queued_bytes:int queue_limit:int stalled?:flag',
 );
 
 /** Open connections of the node that answers, those with the longest queues first. */
@@ -199,7 +199,7 @@ export interface ConnectionList {
 
 /** Whether a value read from JSON is a ConnectionList. */
 export const isConnectionList: Guard<ConnectionList> = /* @__PURE__ */ shape(
-  'connections:0[] total:count',
+  'connections:0[] total:int',
   isConnectionInfo,
 );
 
@@ -314,7 +314,7 @@ export interface SessionInfo {
 
 /** Whether a value read from JSON is a SessionInfo. */
 export const isSessionInfo: Guard<SessionInfo> = /* @__PURE__ */ shape(
-  'client_id user_id? version:count features?:text[] expires_at?:count server_time?:count limits?:0 node?:ref',
+  'client_id user_id? version:int features?:text[] expires_at?:count server_time?:count limits?:0 node?:ref',
   isLimits,
 );
 
@@ -362,5 +362,5 @@ export interface Problem {
 
 /** Whether a value read from JSON is a Problem. */
 export const isProblem: Guard<Problem> = /* @__PURE__ */ shape(
-  'type? title status:count code detail? remedy? instance? field? topic? retry_after_ms?:count',
+  'type? title status:int code detail? remedy? instance? field? topic? retry_after_ms?:int',
 );

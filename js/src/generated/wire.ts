@@ -107,7 +107,7 @@ export function isEnvelope(value: unknown): value is Envelope {
     data !== undefined &&
     (sender === undefined || isSender(sender)) &&
     isCount(timestamp) &&
-    (ttl === undefined || isCount(ttl)) &&
+    (ttl === undefined || isCount(ttl, Infinity)) &&
     (seq === undefined || isCount(seq)) &&
     (meta === undefined || isObject(meta))
   );
@@ -131,7 +131,7 @@ export interface Publication {
 
 /** Whether a value read from JSON is a Publication. */
 export const isPublication: Guard<Publication> = /* @__PURE__ */ shape(
-  'topic:topic type?:id data:any ttl?:count id?:id meta?:object',
+  'topic:topic type?:id data:any ttl?:int id?:id meta?:object',
 );
 
 /** One connected client of a topic. HIP-56 Presence. */
@@ -190,7 +190,7 @@ export interface Limits {
 
 /** Whether a value read from JSON is a Limits. */
 export const isLimits: Guard<Limits> = /* @__PURE__ */ shape(
-  'publish_rate?:count bulk_rate?:count max_payload?:count history_max?:count max_subscriptions?:count max_batch?:count',
+  'publish_rate?:int bulk_rate?:int max_payload?:int history_max?:int max_subscriptions?:int max_batch?:int',
 );
 
 /** A pattern of a subscribe frame that the server rejected. */
@@ -222,7 +222,7 @@ export interface ErrorInfo {
 
 /** Whether a value read from JSON is an ErrorInfo. */
 export const isErrorInfo: Guard<ErrorInfo> = /* @__PURE__ */ shape(
-  'code message remedy? field? retry_after_ms?:count topic?',
+  'code message remedy? field? retry_after_ms?:int topic?',
 );
 
 /** Result of one message of a batch: an error or an id. */
@@ -488,12 +488,12 @@ export const SERVER_FRAMES: ReadonlyMap<unknown, Guard<ServerFrame>> = /* @__PUR
   [
     'auth.ok',
     /* @__PURE__ */ shape(
-      'client_id user_id? version?:count features?:text[] expires_at?:count server_time?:count limits?:0 node?:ref ref?:ref',
+      'client_id user_id? version?:int features?:text[] expires_at?:count server_time?:count limits?:0 node?:ref ref?:ref',
       isLimits,
     ),
   ],
-  ['auth.error', /* @__PURE__ */ shape('code message remedy? retry_after_ms?:count ref?:ref')],
-  ['auth.expiring', /* @__PURE__ */ shape('expires_at?:count expires_in?:count')],
+  ['auth.error', /* @__PURE__ */ shape('code message remedy? retry_after_ms?:int ref?:ref')],
+  ['auth.expiring', /* @__PURE__ */ shape('expires_at?:count expires_in?:int')],
   [
     'subscribed',
     /* @__PURE__ */ shape(
@@ -515,7 +515,7 @@ export const SERVER_FRAMES: ReadonlyMap<unknown, Guard<ServerFrame>> = /* @__PUR
   ['pong', /* @__PURE__ */ shape('server_time?:count ref?:ref')],
   [
     'error',
-    /* @__PURE__ */ shape('code message remedy? topic? field? retry_after_ms?:count ref?:ref'),
+    /* @__PURE__ */ shape('code message remedy? topic? field? retry_after_ms?:int ref?:ref'),
   ],
 ]);
 

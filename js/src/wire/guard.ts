@@ -38,6 +38,7 @@ const KINDS: Readonly<Record<string, Test>> = {
   id: (value) => isText(value, 1, 128),
   ref: (value) => isText(value, 1, 64),
   count: (value) => isCount(value),
+  int: (value) => isCount(value, Infinity),
   topic: isTopic,
   object: isObject,
 };
@@ -72,9 +73,9 @@ export function isObject(value: unknown): value is JsonObject {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-/** Whether it is an integer from 0 to `most`. */
-export function isCount(value: unknown, most: number = Infinity): boolean {
-  return Number.isSafeInteger(value) && (value as number) >= 0 && (value as number) <= most;
+/** Whether it is an integer from 0 to `most`; by default, the largest that a number holds exactly. */
+export function isCount(value: unknown, most: number = Number.MAX_SAFE_INTEGER): boolean {
+  return Number.isInteger(value) && (value as number) >= 0 && (value as number) <= most;
 }
 
 /**

@@ -174,12 +174,13 @@ function validate<T>({ fields }: Guard<T>, given: JsonObject): T | string {
 
 /**
  * The values that a value may represent: itself, the number or boolean in a text, the boolean of 0
- * or 1, an object without nulls.
+ * or 1, the number of a boolean, an object without nulls.
  */
 function forms(value: unknown): unknown[] {
   if (value === 'true' || value === 'false') return [value, value === 'true'];
   if (typeof value === 'string') return [value, digits(value)];
   if (value === 0 || value === 1) return [value, value === 1];
+  if (typeof value === 'boolean') return [value, Number(value)];
   if (typeof value !== 'object' || value === null) return [value];
   const bare = withoutNulls(value);
   return [value, bare, withNumbers(bare)];
