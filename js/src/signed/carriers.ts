@@ -12,7 +12,7 @@ import { jsonOf } from '../payload_bytes.js';
 import type { Subscription } from '../runtime/subscription.js';
 import type { WebSocketConstructor, WebSocketLike } from '../settings/options.js';
 import { fromData, toData, toHex, verify } from '../soc.js';
-import type { Message, Published } from '../values.js';
+import type { Message, Published, SubscriptionEvent } from '../values.js';
 import type { SignedEvent } from './messages.js';
 
 /**
@@ -35,8 +35,11 @@ export interface Carrier {
   readonly ended: boolean;
   open(): Promise<void>;
   publish(frame: Uint8Array, owner: Uint8Array): Promise<Published | undefined>;
-  /** Verified messages, forged ones and gaps, in order. */
-  events(): AsyncGenerator<SignedEvent, void>;
+  /**
+   * Verified messages, forged ones and, if wanted, gaps, in order. The client reports other gaps as
+   * it does those of a subscription.
+   */
+  events(wantsGaps: boolean): AsyncGenerator<SignedEvent, void>;
   close(): Promise<void>;
 }
 
@@ -70,13 +73,17 @@ export class TopicCarrier implements Carrier {
     return this._client.publish(this._name, { type: 'message', data: { ...data } });
   }
 
-  async *events(): AsyncGenerator<SignedEvent, void> {
-    if (!this._subscription) throw closed();
-    const events = this._subscription.events();
+  async *events(wantsGaps: boolean): AsyncGenerator<SignedEvent, void> {
+    const { _subscription: subscription } = this;
+    if (!subscription) throw closed();
+    const events: AsyncIterator<SubscriptionEvent | Message> = wantsGaps
+      ? subscription.events()
+      : subscription[Symbol.asyncIterator]();
     // Without `for await`, whose `break` would end the subscription for later iterations too.
     for (let next = await events.next(); !next.done; next = await events.next()) {
       const event = next.value;
-      if (event.kind === 'gap') yield event;
+      if ('id' in event) yield this._verify(event);
+      else if (event.kind === 'gap') yield event;
       else if (event.kind === 'message') yield this._verify(event.message);
     }
   }

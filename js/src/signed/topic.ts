@@ -5,7 +5,6 @@
 import type { PubSub } from '../client.js';
 import { InvalidOption, InvalidPayload, UsageError } from '../errors.js';
 import { bytesOf } from '../payload_bytes.js';
-import { missed } from '../runtime/gaps.js';
 import type { WebSocketConstructor } from '../settings/options.js';
 import {
   digest,
@@ -79,7 +78,7 @@ export class SignedTopic implements AsyncIterable<SignedMessage>, AsyncDisposabl
   private readonly _sign: Sign | undefined;
   private readonly _carrier: Carrier;
   private _opening: Promise<void> | undefined;
-  private readonly _warned = new Set<string>();
+  private _hasWarned = false;
   /** Resolves when the last requested signature is settled and the next one may follow. */
   private _turn: Promise<void> = Promise.resolve();
 
@@ -187,29 +186,32 @@ export class SignedTopic implements AsyncIterable<SignedMessage>, AsyncDisposabl
    * @throws ClosedError `close` was called before the topic was open.
    * @throws ConnectionFailed The topic's own WebSocket has ended.
    */
-  async *events(): AsyncGenerator<SignedEvent, void> {
-    await this._open();
-    for await (const event of this._carrier.events()) {
-      if (event.kind === 'forged') this.forged++;
-      yield event;
-    }
+  events(): AsyncGenerator<SignedEvent, void> {
+    return this._events(true);
   }
 
   /**
-   * Verified messages. The console warns of the first forged one and of the first gap. `forged`
-   * counts forged messages.
+   * Verified messages. The console warns of the first forged one; `forged` counts them. The client
+   * logs the first gap that nothing handles, as for its subscriptions.
    */
   async *[Symbol.asyncIterator](): AsyncGenerator<SignedMessage, void> {
-    for await (const event of this.events()) {
+    for await (const event of this._events(false)) {
       if (event.kind === 'message') yield event;
-      else if (!this._warned.has(event.kind)) {
-        this._warned.add(event.kind);
-        const what =
-          event.kind === 'forged'
-            ? `a message is not signed by the topic's owner and is left out: ${event.error.message}`
-            : missed(event.gap).message;
-        console.warn(`${this.name}: ${what} Read events() to handle it.`);
+      else if (event.kind === 'forged' && !this._hasWarned) {
+        this._hasWarned = true;
+        console.warn(
+          `${this.name}: a message is not signed by the topic's owner and is left out: ` +
+            `${event.error.message} Read events() to handle it.`,
+        );
       }
+    }
+  }
+
+  private async *_events(wantsGaps: boolean): AsyncGenerator<SignedEvent, void> {
+    await this._open();
+    for await (const event of this._carrier.events(wantsGaps)) {
+      if (event.kind === 'forged') this.forged++;
+      yield event;
     }
   }
 

@@ -33,6 +33,7 @@ import {
   topicAddress,
 } from '../../../js/src/soc.js';
 import { bounded, Server } from './server.js';
+import { turns, virtualClient } from './virtual.js';
 
 const KEY = new Uint8Array(32).fill(1);
 const OWNER = ownerOf(KEY);
@@ -205,20 +206,28 @@ test('forged messages are shown and not hidden', async (context) => {
   assert.deepEqual([every.forged, goodOnes.forged], [4, 4]);
 });
 
-test('an iteration warns of the first gap', async (context) => {
-  async function* events() {
-    for (const to of [3, 5])
-      yield {
-        kind: 'gap',
-        gap: { topic: NAME, from: 1, to, missed: to, reason: 'history_trimmed' },
-      };
-  }
-  const client = { subscribe: async () => ({ events }) } as unknown as PubSub;
-  const warn = context.mock.method(console, 'warn', () => {});
-  for await (const _ of new SignedTopic({ client, id: ID, owner: OWNER })) assert.fail();
-  assert.equal(warn.mock.callCount(), 1);
-  assert.match(String(warn.mock.calls[0]?.arguments[0]), /^signed\.\w+: 3 messages/);
-});
+for (const handled of [false, true]) {
+  const title = handled ? 'is left to a listener of gaps' : 'is logged by the client';
+  test(`the first gap of an iteration ${title}`, async () => {
+    const warnings: string[] = [];
+    const logger = { warn: (text: string) => void warnings.push(text), error: () => {} };
+    const { ps, peer } = virtualClient({ logger, receiveQueue: { messages: 10 } });
+    const gaps: (number | undefined)[] = [];
+    if (handled) ps.on('gap', ({ missed }) => gaps.push(missed));
+    const topic = new SignedTopic({ client: ps, id: ID, owner: OWNER });
+    await topic.connect();
+    const data = { ...toData(sign(KEY, ID, bytes('good')), ID, OWNER) };
+    for (let n = 0; n < 30; n += 1) {
+      peer.socket.receive(peer.message(NAME, data));
+      await turns(1);
+    }
+    await take(topic, 10);
+    await topic.close();
+    await ps.close();
+    assert.equal(warnings.length, handled ? 0 : 1);
+    assert.deepEqual(gaps, handled ? [20] : []);
+  });
+}
 
 test('a Bee node receives the parameters in both spellings, and its forged frames are rejected', async () => {
   const bee = new WebSocketServer({ host: '127.0.0.1', port: 0 });
