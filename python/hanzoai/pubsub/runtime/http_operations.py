@@ -8,7 +8,6 @@ import sys
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from hanzoai.pubsub.errors import (
-    ClosedError,
     NotFound,
     OperationTimeout,
     PermissionDenied,
@@ -57,7 +56,6 @@ class HttpApi:
         self._clock = environment.clock
         self._page = driver.options.history_page
         self._made: Rest | None = None
-        self._closed = False
         self._found = False
         self._ask_again_at = -math.inf
         self._order = asyncio.Lock()
@@ -67,12 +65,11 @@ class HttpApi:
         """The HTTP API, set up at its first use.
 
         Raises:
-            ClosedError: The client is closed.
+            PubSubError: The client has ended.
         """
-        if self._closed:
-            raise ClosedError
         driver = self._driver
         if self._made is None:
+            driver.check_open()
             # httpx takes a third of this package's import time, and many programs never use HTTP.
             from hanzoai.pubsub.http.rest import Rest
 
@@ -88,7 +85,6 @@ class HttpApi:
 
     async def close(self, timeout: float) -> None:
         """Cancel running calls; publishes get this many seconds to finish."""
-        self._closed = True
         if self._made is not None:
             await self._made.close(timeout)
 
