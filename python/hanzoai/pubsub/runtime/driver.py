@@ -104,7 +104,6 @@ class Driver:
         self._given_up: list[int] = []
         """Publishes whose calls were cancelled in this turn of the loop."""
         self._next_deadline = math.inf
-        self._deadline_timer: TimerHandle | None = None
         self._tasks = tasks
         self.spawn = tasks.spawn
         self._waiters = Waiters()
@@ -183,11 +182,8 @@ class Driver:
 
         It also fires if the publish with this deadline is settled before.
         """
-        if self._deadline_timer is not None:
-            self._deadline_timer.cancel()
         self._next_deadline = deadline
-        wait = max(0.0, deadline - self.clock.now())
-        self._deadline_timer = self.clock.call_later(wait, self._expire_due)
+        self._start("deadline", max(0.0, deadline - self.clock.now()), self._expire_due)
 
     def _expire_due(self) -> None:
         self._next_deadline, now = math.inf, self.clock.now()
@@ -325,8 +321,11 @@ class Driver:
 
     def start_timer(self, name: TimerName, after: int, /) -> None:
         """See ``Ports``."""
+        self._start(name, after / 1000, lambda: self._fire(name))
+
+    def _start(self, name: str, seconds: float, due: Callable[[], None]) -> None:
         self.cancel_timer(name)
-        self._timers[name] = self.clock.call_later(after / 1000, lambda: self._fire(name))
+        self._timers[name] = self.clock.call_later(seconds, due)
 
     def cancel_timer(self, name: str, /) -> None:
         """See ``Ports``."""
@@ -410,8 +409,6 @@ class Driver:
         for name in list(self._timers):
             self.cancel_timer(name)
         self._watch.stop()
-        if self._deadline_timer is not None:
-            self._deadline_timer.cancel()
         for task in self._probes:
             task.cancel()
         self.deliveries.finish(self.error)
