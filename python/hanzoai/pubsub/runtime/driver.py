@@ -22,7 +22,7 @@ from hanzoai.pubsub.runtime.failures import Failures, describe_failure, rejected
 from hanzoai.pubsub.runtime.ownership import Owner
 from hanzoai.pubsub.runtime.steps import Steps
 from hanzoai.pubsub.runtime.waiters import Waiters
-from hanzoai.pubsub.runtime.watch import Watch
+from hanzoai.pubsub.runtime.watch import INTERVAL, Watch
 from hanzoai.pubsub.session.ports import Unknown
 from hanzoai.pubsub.session.session import Session
 from hanzoai.pubsub.settings.checks import check_seconds
@@ -127,7 +127,6 @@ class Driver:
         self.dial = connection.dial
         self.send = connection.send
         self.hang_up = connection.hang_up
-        self._watch = Watch(clock, lambda: self.call(session.woke))
 
     # ------------------------------------------------------------ operations
 
@@ -242,7 +241,7 @@ class Driver:
     def connect(self) -> None:
         """Connect, unless this was requested before."""
         if self.failures.state == "initialized":
-            self._watch.start()
+            self._watch(Watch(self.clock))
             self.call(self.session.connect, opened=self.options.socket_url in self._opened)
 
     async def close(self, timeout: float | None) -> float:
@@ -333,6 +332,12 @@ class Driver:
         if timer is not None:
             timer.cancel()
 
+    def _watch(self, watch: Watch) -> None:
+        """Tell the session when the machine was suspended."""
+        self._start("watch", INTERVAL, lambda: self._watch(watch))
+        if watch.slept():
+            self.call(self.session.woke)
+
     def _fire(self, name: TimerName) -> None:
         self._timers.pop(name, None)
         self.call(self.session.timer_fired, name, self._connection.idle)
@@ -408,7 +413,6 @@ class Driver:
             self.error = rejected(error)
         for name in list(self._timers):
             self.cancel_timer(name)
-        self._watch.stop()
         for task in self._probes:
             task.cancel()
         self.deliveries.finish(self.error)

@@ -6,13 +6,11 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from hanzoai.pubsub.clock import Clock, TimerHandle
+    from hanzoai.pubsub.clock import Clock
 
 logger = logging.getLogger("hanzoai.pubsub")
 
-_INTERVAL: Final = 5.0
+INTERVAL: Final = 5.0
 """Seconds between two checks of the clocks (LIFE-5)."""
 
 _SUSPENDED: Final = 5.0
@@ -20,30 +18,19 @@ _SUSPENDED: Final = 5.0
 
 
 class Watch:
-    """Compares the two readings of time; `woke`: called after a suspension of the machine."""
+    """Compares the two readings of time."""
 
-    def __init__(self, clock: Clock, woke: Callable[[], None]) -> None:
+    def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._woke = woke
-        self._timer: TimerHandle | None = None
-        self._readings = (0.0, 0.0)
+        self._difference = self._read()
 
-    def start(self) -> None:
-        """Start checking."""
-        self._readings = (self._clock.wall_ms() / 1000, self._clock.now())
-        self._timer = self._clock.call_later(_INTERVAL, self._check)
-
-    def stop(self) -> None:
-        """Stop checking. Idempotent."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _check(self) -> None:
-        wall, steady = self._clock.wall_ms() / 1000, self._clock.now()
-        ahead = (wall - self._readings[0]) - (steady - self._readings[1])
-        self._readings = (wall, steady)
-        self._timer = self._clock.call_later(_INTERVAL, self._check)
+    def slept(self) -> bool:
+        """Whether the machine was suspended since the last call."""
+        before, self._difference = self._difference, self._read()
+        ahead = self._difference - before
         if ahead > _SUSPENDED:
             logger.info("The machine slept for %.0f s", ahead)
-            self._woke()
+        return ahead > _SUSPENDED
+
+    def _read(self) -> float:
+        return self._clock.wall_ms() / 1000 - self._clock.now()
