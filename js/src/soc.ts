@@ -311,6 +311,11 @@ function count(size: number | bigint): string {
 }
 
 function check(value: Uint8Array, field: string, length: number): Uint8Array {
+  if (!ArrayBuffer.isView(value))
+    throw new InvalidPayload(`\`${field}\` is of type ${typeof value}, not bytes.`, {
+      field,
+      remedy: `Pass ${length} bytes; \`fromHex\` reads hex digits.`,
+    });
   if (value.length !== length)
     throw new InvalidPayload(`\`${field}\` has ${value.length} bytes, not ${length}.`, {
       field,

@@ -3,7 +3,7 @@
 /** `SignedTopic`: publishes signed messages, and yields verified ones. */
 
 import type { PubSub } from '../client.js';
-import { InvalidOption, InvalidPayload, UsageError } from '../errors.js';
+import { InvalidOption, UsageError } from '../errors.js';
 import { bytesOf } from '../payload_bytes.js';
 import type { WebSocketConstructor } from '../settings/options.js';
 import {
@@ -19,6 +19,7 @@ import {
   verify,
 } from '../soc.js';
 import type { Published } from '../values.js';
+import { checkData } from '../wire/payloads.js';
 import { type Carrier, type Client, SocketCarrier, TopicCarrier } from './carriers.js';
 import type { SignedEvent, SignedMessage } from './messages.js';
 
@@ -164,8 +165,8 @@ export class SignedTopic implements AsyncIterable<SignedMessage>, AsyncDisposabl
    * @param payload Bytes, a string, or another JSON value; at most 4,096 bytes.
    * @returns The acknowledgement with `client`; undefined on a WebSocket, whose protocol has none.
    * @throws UsageError There is neither a key nor a signer.
-   * @throws InvalidPayload The payload is too long or is not JSON, or the signer's signature is not
-   *   the owner's.
+   * @throws InvalidPayload The payload is too long or is not plain JSON, or the signer's signature
+   *   is not the owner's; `field` names the invalid value.
    */
   async publish(payload: unknown): Promise<Published | undefined> {
     const { _id: id, _sign: signs, owner } = this;
@@ -245,13 +246,8 @@ export class SignedTopic implements AsyncIterable<SignedMessage>, AsyncDisposabl
 
 function payloadOf(payload: unknown): Uint8Array {
   if (payload instanceof Uint8Array) return payload;
-  try {
-    return bytesOf(payload);
-  } catch (error) {
-    throw new InvalidPayload(`The payload cannot be written as JSON: ${error}`, {
-      field: 'payload',
-    });
-  }
+  checkData(payload, Number.POSITIVE_INFINITY, undefined, 'payload');
+  return bytesOf(payload);
 }
 
 function idOf(id: Uint8Array | string): Uint8Array {
@@ -270,6 +266,8 @@ function addressOf(topic: Uint8Array | string): Uint8Array {
 }
 
 function sized(bytes: Uint8Array, field: string): Uint8Array {
+  if (!ArrayBuffer.isView(bytes))
+    throw wrong(field, `\`${field}\` is of type ${typeof bytes}, not bytes or a string.`);
   if (bytes.length === ID_BYTES) return bytes;
   throw wrong(field, `\`${field}\` has ${bytes.length} bytes, not ${ID_BYTES}.`);
 }

@@ -489,6 +489,19 @@ test('a reader cannot publish, and a payload that cannot be signed is rejected',
   for (const half of ['\ud800', ['\udfff'], { n: ['a\ud800'] }, { '\ud800': 1 }, ['\\\udbff']])
     await assert.rejects(topic.publish(half), InvalidPayload);
   await assert.rejects(topic.publish(undefined), InvalidPayload);
+  for (const value of [Number.NaN, new Date(0), new Map(), 2 ** 64])
+    await assert.rejects(
+      topic.publish({ n: value }),
+      (error) => error instanceof InvalidPayload && error.field === 'payload.n',
+    );
+});
+
+test('hex digits where bytes belong are named', () => {
+  const wrong = toHex(OWNER) as unknown as Uint8Array;
+  assert.throws(
+    () => new SignedTopic({ url: 'ws://127.0.0.1:1', id: ID, owner: wrong }),
+    /`owner` is of type string, not bytes\. Pass 20 bytes; `fromHex` reads hex digits\./,
+  );
 });
 
 test('the error names an invalid option', () => {
@@ -503,6 +516,7 @@ test('the error names an invalid option', () => {
     [{ url, id: ID, key: KEY, topic: new Uint8Array(32) }, 'topic'],
     [{ url, id: new Uint8Array(31), key: KEY }, 'id'],
     [{ url, id: '\ud800', key: KEY }, 'id'],
+    [{ url, id: 5 as unknown as string, key: KEY }, 'id'],
     [{ url, topic: NAME }, 'id'],
     [{ url, topic: 'my-topic', id: ID }, 'topic'],
     [{ url: 'http://127.0.0.1', id: ID, owner: OWNER }, 'url'],

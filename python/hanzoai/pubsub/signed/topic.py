@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+import sys
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
 from hanzoai.pubsub import soc
-from hanzoai.pubsub.errors import InvalidOption, InvalidPayload, UsageError
+from hanzoai.pubsub.errors import InvalidOption, UsageError
 from hanzoai.pubsub.links.unparsed import is_bytes
 from hanzoai.pubsub.payload_bytes import bytes_of
 from hanzoai.pubsub.runtime.gaps import missed
 from hanzoai.pubsub.signed.carriers import Carrier, SocketCarrier, TopicCarrier, closed
 from hanzoai.pubsub.signed.messages import Forged, SignedEvent, SignedMessage
+from hanzoai.pubsub.wire.payloads import check_data
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -160,8 +162,8 @@ class SignedTopic:
 
         Raises:
             UsageError: There is neither a key nor a signer.
-            InvalidPayload: The payload is too long or is not JSON, or the signer's signature is not
-                the owner's.
+            InvalidPayload: The payload is too long or is not plain JSON, or the signer's signature
+                is not the owner's. `field` names the invalid value.
             PubSubError: Same errors as `PubSubClient.publish`.
         """
         id, owner = self._id, self._owner
@@ -172,12 +174,8 @@ class SignedTopic:
         if isinstance(payload, bytes):
             data = payload
         else:
-            try:
-                data = bytes_of(payload)
-            except (TypeError, ValueError) as error:
-                raise InvalidPayload(
-                    f"The payload cannot be written as JSON: {error}", field="payload"
-                ) from None
+            check_data(payload, sys.maxsize, path="payload")
+            data = bytes_of(payload)
         if self._key is not None:
             frame = soc.sign(self._key, id, data)
         else:
