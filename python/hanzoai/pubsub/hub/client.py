@@ -125,7 +125,8 @@ class HubClient(LinkClient):
         Raises:
             InvalidTopic: There are too many topics, or one is too long.
             InvalidPayload: `data` is neither text nor bytes.
-            ConnectionFailed: The hub cannot be reached, or the connection ended before the answer.
+            ConnectionFailed: The hub cannot be reached, or the connection ended before the answer;
+                then the hub may have published it.
             OperationTimeout: No answer arrived in time; the hub may still have published it.
             ProtocolError: The answer is not of this protocol.
             ClosedError: The client is closed.
@@ -162,7 +163,9 @@ class HubClient(LinkClient):
     async def _answer(self, link: Link, waiting: deque[asyncio.Future[int]]) -> None:
         """Settle the publishes of one connection by the hub's answers, in order."""
         decoder = ReplyDecoder()
-        error: Exception = ConnectionFailed("The hub closed the connection.")
+        error: Exception = ConnectionFailed(
+            "The connection ended before the hub answered.", remedy=UNKNOWN
+        )
         try:
             while data := await link.read():
                 decoder.feed(data)
