@@ -29,6 +29,7 @@ from hanzoai.pubsub import (
     PubSub,
     SendQueue,
     Superseded,
+    Unavailable,
     UsageError,
 )
 from hanzoai.pubsub.streams import (
@@ -585,6 +586,20 @@ async def test_a_writer_that_may_not_read_its_topic_says_that_nobody_can_cancel(
     assert caplog.text.count("Readers cannot cancel or steer the stream") == 1
 
 
+async def test_a_writer_that_ends_before_its_subscription_is_answered_logs_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rules = tmp_path / "rules.yaml"
+    rules.write_text(
+        "rules:\n- pattern: chat.**\n  require: {user_id: bob}\n"
+        "  publish: {require: {authenticated: true}}\n"
+    )
+    async with MemoryServer(rules=str(rules)) as server:
+        writer = await stream_writer(server.client(server.token("alice")), TOPIC).open()
+        await within(server, writer.complete())
+    assert "cannot cancel" not in caplog.text
+
+
 async def test_a_writer_that_died_is_taken_over_where_it_stopped(
     pubsub_memory: MemoryServer,
 ) -> None:
@@ -701,6 +716,9 @@ async def test_a_request_during_a_takeover_reaches_the_new_writer(
         assert "joined" in repr(writer._subscription), "the history is read too early"
         messages = [message async for message in history(*arguments, **options)]
         await (reader.cancel("enough") if what == "cancel" else reader.steer("shorter"))
+        # Other messages of the topic, as many as the history retains, do not take its place.
+        for _ in range(100):
+            await pubsub_memory.publish(TOPIC, {"type": "note", "data": 1})
         for message in messages:
             yield message
 
@@ -718,6 +736,31 @@ async def test_a_request_during_a_takeover_reaches_the_new_writer(
         await writer.write("two")
     end = await within(pubsub_memory, reader.final())
     assert (end.text, end.reason, end.by) == ("one ", "enough", "u1")
+
+
+async def test_a_takeover_of_a_stream_that_has_not_begun_begins_it(
+    pubsub_memory: MemoryServer,
+) -> None:
+    reader = stream_reader(pubsub_memory.client(), TOPIC, id="r1")
+    events = asyncio.ensure_future(collect(reader))
+    taking = stream_writer(pubsub_memory.client(), TOPIC, id="r1", take_over=True, meta={"m": 1})
+    writer = await within(pubsub_memory, taking.open())
+    await within(pubsub_memory, writer.pipe(["one ", "two"]))
+    seen = await within(pubsub_memory, events)
+    assert seen[0] == Started({"m": 1})
+
+
+async def test_a_cancel_that_comes_after_the_end_of_the_answer_does_not_change_it(
+    pubsub_memory: MemoryServer,
+) -> None:
+    writer = await stream_writer(pubsub_memory.client(), TOPIC).open()
+    await writer.write("all of it")
+    completing = asyncio.ensure_future(writer.complete())
+    await asyncio.sleep(0)
+    await writer.cancel("too late")
+    await within(pubsub_memory, completing)
+    final = await within(pubsub_memory, stream_reader(pubsub_memory.client(), TOPIC).final())
+    assert (final.status, final.text, writer.cancelled) == ("complete", "all of it", False)
 
 
 async def test_a_writer_without_a_block_leaves_the_topic_when_a_reader_cancels(
@@ -1223,6 +1266,68 @@ async def test_a_writer_gives_up_after_a_minute_without_a_server(
         await clock_of(pubsub_memory).advance(90)
         with pytest.raises(TimeoutError):
             await writer.write("x")
+
+
+async def test_a_write_waits_while_too_much_waits_to_be_sent(
+    pubsub_memory: MemoryServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ps, may_publish = pubsub_memory.client(), asyncio.Event()
+    publish = ps.publish
+
+    async def slow(*arguments: Any, **options: Any) -> Any:
+        await may_publish.wait()
+        return await publish(*arguments, **options)
+
+    monkeypatch.setattr(ps, "publish", slow)
+    writer = await stream_writer(ps, TOPIC).open()
+    writing = asyncio.ensure_future(writer.write("x" * 65_536))
+    await clock_of(pubsub_memory).settle()
+    assert not writing.done()
+    may_publish.set()
+    await within(pubsub_memory, writing)
+    await writer.write("more")
+
+
+async def test_a_publish_that_the_server_rejects_for_a_time_is_repeated_after_it(
+    pubsub_memory: MemoryServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ps, clock = pubsub_memory.client(), clock_of(pubsub_memory)
+    publish, times = ps.publish, list[float]()
+
+    async def busy(*arguments: Any, **options: Any) -> Any:
+        times.append(clock.now())
+        if len(times) == 1:
+            raise Unavailable("later", retry_after=5.0)
+        return await publish(*arguments, **options)
+
+    monkeypatch.setattr(ps, "publish", busy)
+    writer = await stream_writer(ps, TOPIC).open()
+    await within(pubsub_memory, writer.complete())
+    assert times[1] - times[0] >= 5
+
+
+@pytest.mark.parametrize(("limited", "count"), [(0, 1), (1, 0)])
+async def test_slow_publishes_are_logged_once_unless_the_client_logs_their_cause(
+    pubsub_memory: MemoryServer,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    limited: int,
+    count: int,
+) -> None:
+    ps, clock = pubsub_memory.client(), clock_of(pubsub_memory)
+    publish = ps.publish
+
+    async def slow(*arguments: Any, **options: Any) -> Any:
+        await clock.sleep(1.5)
+        return await publish(*arguments, **options)
+
+    monkeypatch.setattr(ps, "publish", slow)
+    monkeypatch.setattr(type(ps), "slowed", limited)
+    for id in "ab":
+        writer = await stream_writer(ps, TOPIC, id=id).open()
+        await within(pubsub_memory, writer.complete())
+        assert writer.stats["slowed"] == 2
+    assert caplog.text.count("A publish of the stream") == count
 
 
 async def test_a_stream_recovers_from_an_outage_of_seconds(pubsub_memory: MemoryServer) -> None:

@@ -29,7 +29,7 @@ import {
 /** The stream as this writer took it over. */
 interface Before {
   readonly epoch: number;
-  readonly base?: number;
+  readonly base?: number | undefined;
   readonly parts?: readonly Part[];
   readonly messages?: readonly Incoming[];
 }
@@ -242,8 +242,8 @@ export class StreamWriter implements AsyncDisposable {
 
   /** End the stream before the answer is complete. Has no effect after the end. */
   async abort(reason = 'error'): Promise<void> {
-    if (!this._isFinished && !this._error) await this._finish('abort', { reason }).catch(() => {});
-    else await this._drain();
+    await this._finish('abort', { reason }).catch(() => {});
+    await this._drain();
   }
 
   /** End the stream as a reader's `cancel` does, for example from a route of your own. */
@@ -311,8 +311,8 @@ export class StreamWriter implements AsyncDisposable {
         });
       }
       const epoch = Math.max(this._options.epoch ?? 0, last + 1);
-      const isKnown = reading.based && !reading.stale;
-      return { epoch, messages, ...(isKnown && { base: reading.next, parts: reading.parts }) };
+      const { based: isBased, next, parts } = reading;
+      return { epoch, messages, base: isBased ? next : undefined, parts };
     } catch (error) {
       this._leave();
       throw error;

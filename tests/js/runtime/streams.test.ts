@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { fromAISDK } from '../../../js/src/ai-sdk/index.js';
+import { fromCode } from '../../../js/src/errors.js';
 import type { PubSub, PubSubError } from '../../../js/src/index.js';
 import { fromAnthropic, fromOpenAI } from '../../../js/src/models/index.js';
 import type { Driver } from '../../../js/src/runtime/driver.js';
@@ -416,6 +417,9 @@ for (const what of ['cancel', 'steer'] as const) {
       assert.ok(isJoined, 'the history is read before the subscription is confirmed');
       const messages = [];
       for await (const message of history.apply(ps, given)) messages.push(message);
+      // Other messages of the topic, as many as the history retains, do not take its place.
+      const note = (): Promise<unknown> => server.publish(TOPIC, { type: 'note', data: 1 });
+      for (let n = 0; n < 100; n++) await note();
       await (what === 'cancel' ? reader.cancel('enough') : reader.steer('shorter'));
       yield* messages;
     } as typeof history;
@@ -805,6 +809,128 @@ test('a writer that may not read its topic says that nobody can cancel', async (
   }
   const output = warnings.filter((text) => text.includes('cannot cancel or steer the stream'));
   assert.equal(output.length, 1);
+  await server.stop();
+});
+
+test('a takeover of a stream that has not begun begins it', async () => {
+  const server = await started();
+  const reader = readStream(server.client(), TOPIC, { id: 'r1' });
+  const taking = writeStream(server.client(), TOPIC, { id: 'r1', takeOver: true, meta: 'm' });
+  const writer = await within(server, taking);
+  await within(server, writer.pipe(['one ', 'two']));
+  const [first] = await within(server, collect(reader));
+  assert.deepEqual(first, { kind: 'start', meta: 'm' });
+  await server.stop();
+});
+
+test('a cancel that comes after the end of the answer does not change it', async () => {
+  const server = await started();
+  const writer = await writeStream(server.client(), TOPIC);
+  await writer.write('all of it');
+  const completing = writer.complete();
+  await writer.cancel('too late');
+  await within(server, completing);
+  await within(server, writer.abort());
+  const reader = readStream(server.client(), TOPIC);
+  const { kind, text } = await within(server, reader.final());
+  assert.deepEqual([kind, text, writer.signal.aborted], ['done', 'all of it', false]);
+  await server.stop();
+});
+
+test('a write waits while too much waits to be sent', async () => {
+  const server = await started();
+  const ps = server.client();
+  const { publish } = ps;
+  let open: () => void = () => {};
+  const isOpen = new Promise<void>((resolve) => {
+    open = resolve;
+  });
+  ps.publish = async (...given: Parameters<typeof publish>) => {
+    await isOpen;
+    return publish.apply(ps, given);
+  };
+  const writer = await writeStream(ps, TOPIC);
+  let isWritten = false;
+  const writing = writer.write('x'.repeat(65_536)).then(() => {
+    isWritten = true;
+  });
+  await new Promise(setImmediate);
+  assert.equal(isWritten, false);
+  open();
+  await within(server, writing);
+  await writer.write('more');
+  await server.stop();
+});
+
+test('a publish that the server rejects for a time is repeated after it', async () => {
+  const server = await started();
+  const ps = server.client();
+  const { publish } = ps;
+  const times: number[] = [];
+  ps.publish = async (...given: Parameters<typeof publish>) => {
+    times.push(server.clock.now());
+    if (times.length === 1) throw fromCode('unavailable', 'later', { retryAfter: 5_000 });
+    return publish.apply(ps, given);
+  };
+  const writer = await writeStream(ps, TOPIC);
+  await within(server, writer.complete());
+  const [first, second] = times as [number, number];
+  assert.ok(second - first >= 5_000);
+  await server.stop();
+});
+
+for (const [count, limited] of [
+  [1, 0],
+  [0, 1],
+] as const) {
+  test(`slow publishes are logged ${count ? 'once for a client' : 'by the client alone if its rate is the cause'}`, async () => {
+    const server = await started();
+    const warnings: string[] = [];
+    const logger = { warn: (output: string) => warnings.push(output), error: () => {} };
+    const ps = server.client({ logger });
+    Object.defineProperty(ps, 'slowed', { value: limited });
+    const { publish } = ps;
+    ps.publish = async (...given: Parameters<typeof publish>) => {
+      await new Promise<void>((resolve) => server.clock.callLater(1_500, resolve));
+      return publish.apply(ps, given);
+    };
+    for (const id of 'ab') {
+      const writer = await writeStream(ps, TOPIC, { id });
+      await within(server, writer.complete());
+      assert.equal(writer.stats.slowed, 2);
+    }
+    const slow = warnings.filter((output) => output.includes('A publish of the stream'));
+    assert.equal(slow.length, count);
+    await server.stop();
+  });
+}
+
+test('a writer that cannot take over leaves its topic', async () => {
+  const server = await started();
+  const client = server.client();
+  const { _driver: driver } = client as unknown as { readonly _driver: Driver };
+  const ended = await writeStream(client, TOPIC, { id: 'r1' });
+  await within(server, ended.complete());
+  const taking = writeStream(client, TOPIC, { id: 'r1', takeOver: true });
+  await assert.rejects(within(server, taking), { code: 'conflict' });
+  assert.equal(driver._background?.deliveries.inboxes.size, 0);
+  await server.stop();
+});
+
+test('a writer that ends before its subscription is answered logs nothing', async () => {
+  const server = await started();
+  const warnings: string[] = [];
+  const logger = { warn: (output: string) => warnings.push(output), error: () => {} };
+  const ps = server.client({ logger });
+  const { subscribe } = ps;
+  ps.subscribe = async (...given: Parameters<typeof subscribe>) => {
+    await new Promise<void>((resolve) => server.clock.callLater(5_000, resolve));
+    return subscribe.apply(ps, given);
+  };
+  const writer = await writeStream(ps, TOPIC);
+  await within(server, writer.complete());
+  await server.clock.advance(6_000);
+  assert.deepEqual(warnings, []);
   await server.stop();
 });
 

@@ -323,13 +323,10 @@ class StreamWriter:
         Args:
             reason: Text for the readers.
         """
-        if self._core is None:
-            return
-        if self._finished or self._error is not None:
+        if self._core is not None:
+            with contextlib.suppress(PubSubError):
+                await self._finish("abort", {"reason": reason})
             await self._drain()
-            return
-        with contextlib.suppress(PubSubError):
-            await self._finish("abort", {"reason": reason})
 
     async def cancel(self, reason: str = "cancelled", by: str = "") -> None:
         """End the stream as a reader's ``cancel`` does, for example from your own route.
@@ -410,9 +407,7 @@ class StreamWriter:
                 remedy="Use another id. If users may publish to the topic, pass `sender`.",
             )
         self._epoch = max(self._epoch, reading.epoch + 1)
-        if not reading.based or reading.stale:
-            return None, [], messages
-        return reading.next, reading.parts, messages
+        return reading.next if reading.based else None, reading.parts, messages
 
     async def _finish(self, kind: EndKind, fields: Mapping[str, Any]) -> None:
         if self._error is not None:
