@@ -50,7 +50,12 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Report the error and exit with 2."""
         message = _VALUE_OF_SWITCH.sub("takes no value", message)
+        message = message.replace("expected one argument", "the value is missing")
         raise SystemExit(report_error(f"{message} (see `{self.prog} --help`)", USAGE))
+
+    def option_strings(self) -> list[str]:
+        """The flags that it accepts."""
+        return list(self._option_string_actions)
 
 
 def duration(text: str) -> float:
@@ -60,7 +65,9 @@ def duration(text: str) -> float:
         raise argparse.ArgumentTypeError(f"{text!r} is not a duration; write 500ms, 60s, 5m or 1h")
     seconds = float(match[1]) * _UNITS[match[2] or "s"]
     if not 0 < seconds <= _LONGEST:
-        raise argparse.ArgumentTypeError(f"{text!r} must be more than 0 and at most 366d")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is out of range; write more than 0 and at most 366d"
+        )
     return seconds
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import difflib
 import json
 import logging
 import os
@@ -188,15 +189,27 @@ def _run(settings: Settings, worker: tuple[Path, int] | None = None) -> None:
         runner.run(run(settings, worker=worker))
 
 
+def _unknown_argument(text: str, parser: Parser) -> str:
+    """The error about an argument that `token` does not have."""
+    if not text.startswith("-"):
+        return f"{text!r} is not part of a flag; write --user {text} for a token of this user"
+    known = parser.option_strings()
+    closest = difflib.get_close_matches(text.partition("=")[0], known, n=1)
+    return f"{text}: there is no such flag{f'; did you mean {closest[0]}?' if closest else ''}"
+
+
 def _token(argv: Sequence[str]) -> int:
     parser = Parser(
         prog="hanzo-pubsub token",
+        usage="hanzo-pubsub token --user ID [--kind KIND] [--org ID] [--ttl TIME]"
+        f"\n{' ' * 26}[--session-owner ID] [--session-shared ID] [--agent ID] ..."
+        f"\n{' ' * 7}hanzo-pubsub token --api-key --user ID ...",
         description="Print a token that `hanzo-pubsub serve --dev` on this machine accepts, or "
         "with --api-key a new API key and its entry for the file of --api-keys-file.",
         allow_abbrev=False,
     )
     who = parser.add_argument_group("identity")
-    who.add_argument("--user", required=True, type=identifier, metavar="ID", help="user id")
+    who.add_argument("--user", type=identifier, metavar="ID", help="user id; required")
     who.add_argument("--name", help="display name")
     who.add_argument("--avatar-url", metavar="URL", help="URL of the user's picture")
     kind = who.add_mutually_exclusive_group()
@@ -249,7 +262,11 @@ def _token(argv: Sequence[str]) -> int:
     parser.add_argument(
         "--api-key", action="store_true", help="create an API key instead of a token"
     )
-    options = parser.parse_args(argv)
+    options, unknown = parser.parse_known_args(argv)
+    if unknown:
+        parser.error(_unknown_argument(unknown[0], parser))
+    if options.user is None:
+        parser.error("--user is missing; write the id of the user, for example --user alice")
     if options.api_key:
         return _api_key(options)
     named = options.dev_key_file or os.environ.get("HANZO_PUBSUB_DEV_KEY_FILE")

@@ -229,6 +229,25 @@ def test_a_forbidden_configuration_does_not_start_and_names_the_reason(
     assert expected in err
 
 
+@pytest.mark.parametrize(
+    ("argv", "expected"),
+    [
+        ((), "--user is missing; write the id of the user, for example --user alice"),
+        (("alice",), "'alice' is not part of a flag; write --user alice for a token"),
+        (("--user", "alice", "--tll", "5m"), "--tll: there is no such flag; did you mean --ttl?"),
+        (("--user", "alice", "--x"), "--x: there is no such flag (see"),
+        (("--user",), "argument --user: the value is missing"),
+        (("--user", "a", "--ttl", "400d"), "'400d' is out of range; write more than 0 and at most"),
+    ],
+)
+def test_wrong_arguments_of_token_are_named_with_a_remedy(
+    capsys: pytest.CaptureFixture[str], argv: tuple[str, ...], expected: str
+) -> None:
+    code, out, err = run(capsys, "token", *argv)
+    assert (code, out) == (2, "")
+    assert expected in json.loads(err)["message"]
+
+
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_a_start_with_files_that_a_restart_cannot_fix_exits_with_2_and_names_them_all(
     environ: dict[str, str], capsys: pytest.CaptureFixture[str], workers: str

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 LOOPBACK_HOST = "127.0.0.1"
 _LABEL = r"[A-Za-z0-9_-]{1,63}"
-_HOST_PORT = re.compile(
-    rf"(?:(\[[0-9A-Fa-f:.]+\]|{_LABEL}(?:\.{_LABEL})*\.?):)?(\d{{1,5}})", re.ASCII
-)
+_HOST_PORT = re.compile(rf"(?:(\[[0-9A-Fa-f:.]+\]|{_LABEL}(?:\.{_LABEL})*\.?):)?(\d+)", re.ASCII)
+_PORT_MAX = 65_535
+_PORT_DIGITS = 5
 _PATH_MAX = 100
 """Maximum characters of the path of a Unix socket; the operating system accepts few more."""
 
@@ -64,8 +64,10 @@ def parse_node_address(text: str) -> Address:
 
 def _parsed(text: str) -> Address | None:
     match = _HOST_PORT.fullmatch(text)
-    if match is None or int(match[2]) > 65_535:
+    if match is None:
         return None
+    if len(match[2]) > _PORT_DIGITS or int(match[2]) > _PORT_MAX:
+        raise ValueError(f"must have a port of at most {_PORT_MAX}")
     host: str | None = match[1]
     return Address((host or LOOPBACK_HOST).strip("[]"), int(match[2]))
 

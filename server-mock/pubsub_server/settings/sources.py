@@ -306,7 +306,8 @@ def _describe(detail: ErrorDetails, given: Mapping[str, _Given]) -> str:
         value: object = detail["input"] if nested else item.value
         parts.append(f"got {json.dumps(value, default=str)}")
     # Otherwise, the reason only repeats what is expected.
-    if nested or not detail["type"].endswith(("_parsing", "literal_error")):
+    repeats = kind == _PORT or detail["type"].endswith(("_parsing", "literal_error"))
+    if nested or not repeats:
         parts.append(_reason(detail))
     # These reasons already state what a text must be.
     explained = detail["type"] in {"value_error", "string_type", "path_type"} and kind.startswith(
@@ -317,6 +318,7 @@ def _describe(detail: ErrorDetails, given: Mapping[str, _Given]) -> str:
     return f"{where} ({item.source}): {_masked('; '.join(parts))}"
 
 
+_PORT = "a port from 1 to 65535, or 0 for a free one"
 _REASONS: Mapping[str, str] = {
     "extra_forbidden": "there is no such field",
     "missing": "is missing",
@@ -347,6 +349,8 @@ def _kind(name: str) -> str:
     field = Settings.model_fields[name]
     special = {
         "host": "an address such as 0.0.0.0 or ::, or a host name",
+        "http_port": _PORT,
+        "ws_port": _PORT,
         "webhooks": "a list of {url, secret, topics, events}",
         "history_classes": "a list of {topics, max_messages, max_age}",
         "org_limits": 'a map of organization to count, for example {"acme": 500}',

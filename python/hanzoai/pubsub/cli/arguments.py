@@ -65,6 +65,7 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Report the error and exit with 2; for an unknown option, suggest the nearest one."""
         message = re.sub("ignored explicit argument .*", "takes no value", message)
+        message = message.replace("expected one argument", "the value is missing")
         unknown = re.match(r"unrecognized arguments: (--[\w-]+)", message)
         meant = did_you_mean(unknown[1], self._option_string_actions) if unknown else ""
         for action in self._get_positional_actions():
@@ -151,7 +152,9 @@ def duration(text: str) -> float:
         raise argparse.ArgumentTypeError(f"{text!r} is not a duration; write 60s, 5m or 1h")
     seconds = float(match[1]) * _UNITS[match[2] or "s"]
     if not 0 < seconds <= _LONGEST:
-        raise argparse.ArgumentTypeError(f"{text!r} must be more than 0 and at most 366d")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is out of range; write more than 0 and at most 366d"
+        )
     return seconds
 
 
