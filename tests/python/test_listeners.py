@@ -15,12 +15,12 @@ def change(reason: str = "", code: str | int | None = None) -> StateChange:
 
 
 async def test_a_stream_gives_what_comes_and_ends() -> None:
-    stream = StateStream(set())
-    reading = asyncio.create_task(_all(stream))
+    listeners = Listeners(None, None, lambda work, name: asyncio.create_task(work))
+    reading = asyncio.create_task(_all(listeners.states()))
     await asyncio.sleep(0)
-    stream.put(change("one"))
-    stream.put(change("two"))
-    stream.finish()
+    listeners.notify(change("one"))
+    listeners.notify(change("two"))
+    listeners.finish()
     async with asyncio.timeout(60):
         assert await reading == ["one", "two"]
 
@@ -30,10 +30,11 @@ async def _all(stream: StateStream) -> list[str]:
 
 
 async def test_an_unread_iteration_keeps_the_newest_changes() -> None:
-    stream = StateStream(set())
+    listeners = Listeners(None, None, lambda work, name: asyncio.create_task(work))
+    stream = listeners.states()
     for number in range(1_000):
-        stream.put(change(str(number)))
-    stream.finish()
+        listeners.notify(change(str(number)))
+    listeners.finish()
     seen = await _all(stream)
     assert (len(seen), seen[-1]) == (256, "999")
 
@@ -69,7 +70,8 @@ async def test_an_iteration_that_a_task_waits_for_is_kept_without_a_reference() 
     listeners.finish()
     await asyncio.sleep(0)
     assert seen == ["one", "two"]
-    assert not listeners._read
+    gc.collect()
+    assert not listeners._streams
 
 
 async def test_a_listener_is_called_in_order_by_a_task_that_ends_after_the_last_value() -> None:

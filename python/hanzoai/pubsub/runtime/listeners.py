@@ -28,40 +28,24 @@ _RECENT: Final = 256
 class StateStream:
     """An async iterator over state changes.
 
-    Args:
-        read: The iterators that a task waits for. Without it, such a task and its iterator, which
-            refer only to each other, could be collected.
+    Attributes:
+        changes: The changes that the program has not taken yet; the oldest are dropped.
     """
 
-    def __init__(self, read: set[StateStream]) -> None:
-        self._changes: deque[StateChange] = deque(maxlen=_RECENT)
-        self._waiters = Waiters()
-        self._finished = False
-        self._read = read
-
-    def put(self, change: StateChange) -> None:
-        """Add a change; drop the oldest if there are too many."""
-        self._changes.append(change)
-        self._waiters.notify()
-
-    def finish(self) -> None:
-        """End after the waiting changes."""
-        self._finished = True
-        self._waiters.notify()
+    def __init__(self, listeners: Listeners) -> None:
+        self.changes: deque[StateChange] = deque(maxlen=_RECENT)
+        self._listeners = listeners
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> StateChange:
-        while not self._changes:
-            if self._finished:
+        listeners = self._listeners
+        while not self.changes:
+            if listeners.finished:
                 raise StopAsyncIteration
-            self._read.add(self)
-            try:
-                await self._waiters.wait()
-            finally:
-                self._read.discard(self)
-        return self._changes.popleft()
+            await listeners.waiters.wait()
+        return self.changes.popleft()
 
 
 class Listener:
@@ -100,7 +84,13 @@ class Listener:
 
 
 class Listeners:
-    """The listeners of one client, and its iterations over state changes."""
+    """The listeners of one client, and its iterations over state changes.
+
+    Attributes:
+        finished: Whether no more changes come.
+        waiters: Iterations that wait for a change. They are of all iterations: a task and its
+            iteration, which refer only to each other, could be collected.
+    """
 
     def __init__(
         self,
@@ -112,15 +102,13 @@ class Listeners:
         self._on_error = None if on_error is None else Listener(on_error, "on_error", spawn)
         # Weak: a `break` ends an iteration without notice.
         self._streams: WeakSet[StateStream] = WeakSet()
-        self._read: set[StateStream] = set()
-        self._finished = False
+        self.waiters = Waiters()
+        self.finished = False
 
     def states(self) -> StateStream:
         """State changes from now on."""
-        stream = StateStream(self._read)
+        stream = StateStream(self)
         self._streams.add(stream)
-        if self._finished:
-            stream.finish()
         return stream
 
     def notify(self, change: StateChange) -> None:
@@ -128,7 +116,8 @@ class Listeners:
         if self._on_state is not None:
             self._on_state.notify(change)
         for stream in self._streams:
-            stream.put(change)
+            stream.changes.append(change)
+        self.waiters.notify()
 
     def report(self, error: Exception, topic: str | None) -> None:
         """Report an error that no call can raise to the program (ERR-1)."""
@@ -149,6 +138,5 @@ class Listeners:
 
     def finish(self) -> None:
         """End the iterations over state changes."""
-        self._finished = True
-        for stream in self._streams:
-            stream.finish()
+        self.finished = True
+        self.waiters.notify()
