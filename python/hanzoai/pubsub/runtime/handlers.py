@@ -50,7 +50,7 @@ async def call(handler: Callable[..., Awaitable[Any] | Any], *arguments: object)
         if me is None or me.cancelling():
             raise
         raise RuntimeError(
-            "A handler raised the CancelledError of something that it awaited"
+            "A callback raised the CancelledError of something that it awaited"
         ) from error
 
 

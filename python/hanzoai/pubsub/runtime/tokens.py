@@ -12,6 +12,7 @@ from hanzoai.pubsub.errors import AuthError, ClosedError, PubSubError
 from hanzoai.pubsub.runtime.failures import describe_failure
 from hanzoai.pubsub.runtime.green_threads import others_run
 from hanzoai.pubsub.runtime.handler_threads import prepare_work
+from hanzoai.pubsub.runtime.handlers import call
 from hanzoai.pubsub.settings.checks import invalid
 from hanzoai.pubsub.settings.options import check_token
 from hanzoai.pubsub.values import Token, TokenContext
@@ -57,16 +58,10 @@ class TokenSource:
         self._waiting += 1
         try:
             token = await asyncio.shield(task)
-        except asyncio.CancelledError as error:
-            me = asyncio.current_task()
-            if me is None or me.cancelling():
-                raise
-            # The callback was cancelled, not the caller: don't raise CancelledError.
-            if self._closed:
+        except asyncio.CancelledError:
+            if self._closed and task.cancelled():  # by `close`, and not the caller
                 raise ClosedError from None
-            raise RuntimeError(
-                "get_token raised the CancelledError of something that it awaited"
-            ) from error
+            raise
         finally:
             self._waiting -= 1
             if self._waiting == 0 and not task.done():
@@ -152,17 +147,10 @@ async def fetch_token(callback: Callable[..., object], context: TokenContext) ->
         InvalidOption: It did not return a token.
         Exception: Any exception of the callback; ``AuthRefused`` stops the client permanently.
     """
-    result: object
     if _is_coroutine_function(callback):
-        result = callback(context)
+        result = await call(callback, context)
     else:
-        done, work = prepare_work(partial(callback, context), "get_token")
-        thread = threading.Thread(target=work, name="hanzoai.pubsub get_token", daemon=True)
-        with others_run(done.get_loop()):
-            thread.start()
-        result = await done
-    if inspect.isawaitable(result):
-        result = await result
+        result = await call(_call_in_thread, callback, context)
     if isinstance(result, Token):
         check_token(result.value)
         return result
@@ -173,6 +161,15 @@ async def fetch_token(callback: Callable[..., object], context: TokenContext) ->
         f"returned {type(result).__name__}",
         "Return the token as a string, or Token(value, expires_at).",
     )
+
+
+async def _call_in_thread(callback: Callable[..., object], context: TokenContext) -> object:
+    done, work = prepare_work(partial(callback, context), "get_token")
+    thread = threading.Thread(target=work, name="hanzoai.pubsub get_token", daemon=True)
+    with others_run(done.get_loop()):
+        thread.start()
+    result: object = await done
+    return await result if inspect.isawaitable(result) else result
 
 
 def _is_coroutine_function(callback: Callable[..., object]) -> bool:
