@@ -202,7 +202,7 @@ def _token(argv: Sequence[str]) -> int:
     parser = Parser(
         prog="hanzo-pubsub token",
         usage="hanzo-pubsub token --user ID [--kind KIND] [--org ID] [--ttl TIME]"
-        f"\n{' ' * 26}[--session-owner ID] [--session-shared ID] [--agent ID] ..."
+        f"\n{' ' * 26}[--session-owner ID] [--agent ID] ..."
         f"\n{' ' * 7}hanzo-pubsub token --api-key --user ID ...",
         description="Print a token that `hanzo-pubsub serve --dev` on this machine accepts, or "
         "with --api-key a new API key and its entry for the file of --api-keys-file.",
