@@ -32,6 +32,7 @@ const LAYERS = [
   ['topic_names'],
   ['soc'],
   ['values', 'topics', 'users', 'runtime/waiting'],
+  ['log_text'],
   ['compact', 'errors', 'gap', 'clock', 'version', 'payload_bytes'],
   ['prerendering'],
   ['generated'],

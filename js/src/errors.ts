@@ -42,8 +42,8 @@ import { DEVELOPMENT } from './build.js';
 import type { Gap } from './gap.js';
 import { CODES, type Code, type ErrorName } from './generated/errors.js';
 
-/** Maximum characters of a server's text, which is displayed and logged. */
-const TOO_LONG = /^(.{2000}).+/su;
+/** Maximum characters of a server's text in an error. */
+const LONGEST = 2_000;
 
 /** Separators of words and topics in a message. */
 const SEPARATORS = /[^\w.*-]+|\.(?![\w*-])/;
@@ -408,14 +408,15 @@ function usualCode(name: string): string {
   return '';
 }
 
-/** The message, the remedy, and where the code is described. */
-function explain(message: string, remedy: string, code: string): string {
+/** @internal The message, the remedy, and where the code is described. */
+export function explain(message: string, remedy: string, code: string): string {
   if (!remedy) return message;
   const text = `${message}${/[.!?]$/.test(message) ? '' : '.'} ${remedy}`;
   return DEVELOPMENT && CODES.has(code) ? `${text} See ${CODES.get(code)?.docs}` : text;
 }
 
-/** Cut by code points, as every SDK does. */
-function shorten(text: string): string {
-  return text.replace(TOO_LONG, '$1…');
+/** @internal Cut by code points, as every SDK does. */
+export function shorten(text: string, most: number = LONGEST): string {
+  const characters = [...text];
+  return characters.length > most ? `${characters.slice(0, most).join('')}…` : text;
 }

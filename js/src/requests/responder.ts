@@ -4,9 +4,10 @@
 
 import { driverOf } from '../client.js';
 import { ClosedError, Conflict, ReplyError } from '../errors.js';
+import { logText } from '../log_text.js';
 import { decide } from '../runtime/decisions.js';
 import type { Subscription } from '../runtime/subscription.js';
-import { checkFunction, checkNumber } from '../settings/checks.js';
+import { checkNumber, checkType } from '../settings/checks.js';
 import type { Message, Outgoing } from '../values.js';
 import { answerTo, isOwnReplyTopic, replyToOf } from './messages.js';
 import type { Client } from './requester.js';
@@ -40,8 +41,8 @@ export class Responder implements AsyncDisposable {
     private readonly _handler: RequestHandler,
     private readonly _options: RespondOptions,
   ) {
-    checkFunction('handler', _handler ?? null);
-    checkFunction('allow', _options.allow);
+    checkType('handler', _handler ?? null, 'function');
+    checkType('allow', _options.allow, 'function');
     checkNumber('concurrency', _options.concurrency ?? 10, [1, 1_000, 'a number of requests']);
   }
 
@@ -127,7 +128,7 @@ export class Responder implements AsyncDisposable {
     if (this._hasWarned) return;
     this._hasWarned = true;
     driverOf(this._client).options.logger.warn(
-      `The request ${id} on topic ${topic} asks for its reply on ${replyTo}, which belongs to ` +
+      `The request ${logText(id)} on topic ${topic} asks for its reply on ${replyTo}, which belongs to ` +
         'neither the topic nor the sender; this responder does not answer such requests. Pass `allow` ' +
         'to answer it.',
     );

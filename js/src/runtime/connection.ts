@@ -6,6 +6,7 @@ import { needsDialect } from '../dialects/needs_dialect.js';
 import type { PlainDialect } from '../dialects/plain/plain_dialect.js';
 import { ProtocolError } from '../errors.js';
 import type { ClientFrame, ServerFrame } from '../generated/wire.js';
+import { logText } from '../log_text.js';
 import {
   NOT_LOADED,
   type Receiver,
@@ -104,7 +105,7 @@ export class Connection implements Receiver {
       );
     } else if (read instanceof Unknown) {
       if (DEVELOPMENT) {
-        const type = JSON.stringify(read.type);
+        const type = logText(JSON.stringify(read.type));
         owner.options.logger.debug?.(`A frame of unknown type ${type} was ignored.`);
       }
     } else if (read.type === 'message') {

@@ -1,5 +1,6 @@
 /** Warnings about the connection of a client; only for the development build. */
 
+import { logText } from '../log_text.js';
 import type { ClientOptions } from '../settings/options.js';
 import { HTTP_PORT, SOCKET_PORT } from '../settings/urls.js';
 import type { Client } from './client.js';
@@ -52,7 +53,7 @@ function warnOfOutage(client: Connecting): void {
   if (!lastFailure || lastFailure.attempt < patience || outages.has(options)) return;
   outages.add(options);
   const remedy = portRemedy(options) ?? lastRemedy(client).remedy;
-  const words = [`No connection to ${options.socketUrl}:`, reasonOf(client), remedy];
+  const words = [`No connection to ${options.socketUrl}:`, logText(reasonOf(client)), remedy];
   options.logger.warn([...words, 'The client keeps trying.'].filter(Boolean).join(' '));
 }
 
@@ -66,7 +67,7 @@ function warnOfFallback(client: Connecting): void {
     portRemedy(options) ??
     'Check the port and path of `url`, and that proxies pass WebSocket upgrades.';
   logger.warn(
-    `The WebSocket ${socketUrl} failed (${socketFailure.replace(/\.$/, '')}); using server-sent ` +
+    `The WebSocket ${socketUrl} failed (${logText(socketFailure.replace(/\.$/, ''))}); using server-sent ` +
       `events instead. ${remedy}`,
   );
 }

@@ -10,6 +10,7 @@ import type { Clock, TimerHandle } from '../clock.js';
 import type { Loose } from '../compact.js';
 import { AuthRefused, ClosedError, ConnectionFailed, fromCode, PubSubError } from '../errors.js';
 import type { AuthFrame, ClientFrame, ErrorInfo } from '../generated/wire.js';
+import { logText } from '../log_text.js';
 import type { Peer } from '../session/peer.js';
 import type { Ports, Rejected, StateChanged, TimerName, TransportName } from '../session/ports.js';
 import { type OperatedSession, Session } from '../session/session.js';
@@ -139,7 +140,7 @@ export class Driver implements Owner, Ports {
     if (DEVELOPMENT && (attempt || this.transport === 'sse')) warn(this);
     if (to === 'connected') this.lastFailure = undefined;
     else if (code !== undefined || reason) this.lastFailure = change;
-    this.options.logger.debug?.([from, '->', to, code].join(' ').trim());
+    this.options.logger.debug?.(logText([from, '->', to, code].join(' ').trim()));
     this.listeners.notify('state', change);
   }
 

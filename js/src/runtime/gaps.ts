@@ -2,6 +2,7 @@
 
 import { DEVELOPMENT } from '../build.js';
 import { fromCode, type PubSubError } from '../errors.js';
+import { logText } from '../log_text.js';
 import type { Peer } from '../session/peer.js';
 import type { Subscribe } from '../session/requests.js';
 import type { ClientOptions } from '../settings/options.js';
@@ -62,7 +63,7 @@ export function warn(gap: Gap, logged: Set<string>, logger: Logger): void {
   if (logged.has(gap.topic)) return;
   logged.add(gap.topic);
   if (logged.size > LOGGED) logged.delete(logged.values().next().value as string);
-  const { message } = missed(gap);
+  const message = logText(missed(gap).message);
   logger.warn(
     DEVELOPMENT
       ? `${message} To handle gaps, pass \`onGap\` (a function, or 'raise') or ` +

@@ -1,6 +1,7 @@
 /** Listeners and iterations of a client's events. */
 
-import { PubSubError } from '../errors.js';
+import { explain, PubSubError } from '../errors.js';
+import { logText } from '../log_text.js';
 import type { ClientEvents, Logger } from '../values.js';
 import { call, type Handler } from './handlers.js';
 import { Recent } from './stream.js';
@@ -57,9 +58,10 @@ export class Listeners {
       logger.error('A handler threw', error);
       return;
     }
+    const { code, message, remedy } = error;
     // A restarting server sends `going_away`; no action is needed.
-    logger[error.code === 'going_away' ? 'info' : 'error']?.(
-      String(error).replace(error.name, error.code),
+    logger[code === 'going_away' ? 'info' : 'error']?.(
+      `${logText(code)}: ${explain(logText(message), logText(remedy), code)}`,
     );
   };
 
