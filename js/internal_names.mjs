@@ -5,7 +5,7 @@
 
 /** The names. `exposedNames` finds those that must not be here. */
 export const INTERNAL_NAMES = `
-abandonFetch accepted acknowledged acks addPresence admit answered awaited based batches began beside burst
+abandonFetch accepted acknowledged acks admit answered awaited based batches began beside burst
 byPattern callInterval cancelTimer checkOpen checkTimeout context crowded cursor cursors deliver deliveries
 dial disconnectedSince doubts drawn dropTopics due effects ended ending environment expire expiresIn
 fetchToken finished fired flush forgetUnproven full generation hangUp hasBatch hasRoom hasWebSocket healed

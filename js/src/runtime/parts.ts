@@ -18,13 +18,10 @@ export function lazily<Part>(load: () => Promise<Part>): () => Promise<Part> {
 /** Loads each part once. */
 export const PARTS: {
   plain: () => Promise<typeof import('../dialects/plain/plain_dialect.js')>;
-  presence: () => Promise<typeof import('../session/presence_parts.js')>;
   arguments: () => Promise<typeof import('./arguments.js')>;
 } = {
   /** The dialect of plain HIP-56 servers, needed for their `auth.ok`. */
   plain: lazily(() => import('../dialects/plain/plain_dialect.js')),
-  /** Presence, before the first call that uses it. */
-  presence: lazily(() => import('../session/presence_parts.js')),
   /** Errors about arguments, and subscriptions with special arguments. */
   arguments: lazily(() => import('./arguments.js')),
 };

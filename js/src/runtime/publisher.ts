@@ -13,7 +13,6 @@ import type { Published } from '../values.js';
 import type { Client } from './client.js';
 import type { Deliveries } from './deliveries.js';
 import { failed, unansweredUpdate } from './failures.js';
-import { PARTS } from './parts.js';
 import type { Prepared, PublishManyOptions, PublishOptions } from './publications.js';
 import { rejected } from './rejected.js';
 import { onAbort, type Timed, within } from './waiting.js';
@@ -94,23 +93,15 @@ export class Publisher implements OutcomePort {
   /** Change how this client appears; see `PubSub.updatePresence`. */
   async updatePresence(topic: string | undefined, data: JsonObject, options: Timed): Promise<void> {
     const { _client: client } = this;
-    await this.addPresence(options);
     const outcome = await within(this.setPresence(topic, data), options, client.clock);
     if (outcome?.kind === 'rejected') throw rejected(outcome, topic);
     if (!outcome) throw unansweredUpdate(client, options, topic);
   }
 
-  /** Set how this client appears, now or with the next connection; the session has presence. */
+  /** Set how this client appears, now or with the next connection. */
   setPresence(topic: string | undefined, data: JsonObject): Promise<Outcome> {
     const ref = this.number();
     return this._settled(ref, ({ operations }) => operations.updatePresence(topic, data, ref));
-  }
-
-  /** Add presence to the session, once, before the first call that needs it. */
-  async addPresence(options: Timed): Promise<void> {
-    const { session } = this._client;
-    if (session.operations.ownPresence) return;
-    (await this._client.part(PARTS.presence, options)).install(session);
   }
 
   /** A unique number of this client. */

@@ -44,7 +44,6 @@ export async function subscribe<Data>(
   if (DEVELOPMENT) checkReceiveQueue(queue, 'queue');
   const bounds = merged(queue, client.options.receiveQueue);
   signal?.throwIfAborted();
-  if (request.presence) await publisher.addPresence(options);
   const inbox = new Inbox(topics, bounds, request.after);
   const special = types ?? (typeof presence === 'boolean' ? undefined : presence);
   if (special !== undefined) {

@@ -238,7 +238,7 @@ export class Lifecycle implements Steps<SessionEvent> {
   /** Request every subscription, and send the own presence again. */
   _rejoin(): void {
     this.operations?.subscriptions.connected();
-    this.operations?.ownPresence?.connected();
+    this.operations?.ownPresence.connected();
   }
 
   /** Send what waited. */

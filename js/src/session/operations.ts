@@ -1,5 +1,5 @@
 /**
- * The operations of a program on a session: subscriptions, publishes, and presence if it is used.
+ * The operations of a program on a session: subscriptions, publishes, and presence.
  *
  * They load beside the first connection. Until then, a session has none.
  */
@@ -9,7 +9,7 @@ import type { Steps } from '../generated/lifecycle.js';
 import type { ErrorFrame, JsonObject, ServerFrame } from '../generated/wire.js';
 import type { Context } from './context.js';
 import { RATE_LIMITED, type SessionEvent } from './events.js';
-import type { OwnPresence } from './own_presence.js';
+import { OwnPresence } from './own_presence.js';
 import { readPeer } from './peer.js';
 import type { DeliveryPorts, OutcomePort, Rejected, TimerName } from './ports.js';
 import { Publishes } from './publishes.js';
@@ -32,31 +32,33 @@ interface Operated {
 export class Operations {
   readonly subscriptions: Subscriptions;
   readonly publishes: Publishes;
-  /** The part that a client without presence does not have. */
-  ownPresence: OwnPresence | undefined;
+  readonly ownPresence: OwnPresence;
 
   /**
    * @param _session Receives the end of each call.
-   * @param deliveries The ports of subscriptions.
-   * @param outcomes The port of publishes and updates of presence.
+   * @param _deliveries The ports of subscriptions.
+   * @param _outcomes The port of publishes and updates of presence.
    */
   constructor(
     private readonly _session: Operated,
-    readonly deliveries: DeliveryPorts,
-    readonly outcomes: OutcomePort,
+    private readonly _deliveries: DeliveryPorts,
+    private readonly _outcomes: OutcomePort,
   ) {
-    this.subscriptions = new Subscriptions(_session.context, deliveries);
-    this.publishes = new Publishes(_session.context, outcomes);
+    const { context } = _session;
+    this.subscriptions = new Subscriptions(context, _deliveries);
+    this.publishes = new Publishes(context, _outcomes);
+    const { routes } = this.subscriptions;
+    this.ownPresence = new OwnPresence(context, this.publishes, routes, _outcomes);
   }
 
   // ---------------------------------------------------------------- from the program
 
-  /** Add a subscription; its presence requires that part. */
+  /** Add a subscription. */
   subscribe(request: Subscribe): void {
     if (this._session.lifecycle._draining) {
       const { code, message } = CLOSED;
       const denied = request.topics.map((topic) => ({ topic, code, message }));
-      this.deliveries.joined(request.sub, [], denied);
+      this._deliveries.joined(request.sub, [], denied);
     } else {
       this.subscriptions.subscribe(request);
       this._session._called();
@@ -68,13 +70,13 @@ export class Operations {
     const state = this.subscriptions.all.get(sub);
     if (!state) return;
     this.subscriptions.unsubscribe(state);
-    this.ownPresence?.dropTopics(state.request.topics);
+    this.ownPresence.dropTopics(state.request.topics);
   }
 
   /** Add a publish. */
   publish(publish: Publish): void {
     if (this._session.lifecycle._draining) {
-      this.outcomes.settle(publish.ref, CLOSED);
+      this._outcomes.settle(publish.ref, CLOSED);
     } else {
       this.publishes.publish(publish);
       this._session._called();
@@ -94,10 +96,10 @@ export class Operations {
    */
   updatePresence(topic: string | undefined, data: JsonObject, ref?: number): void {
     if (!this._session.lifecycle._draining) {
-      this.ownPresence?.update(topic, data, ref);
+      this.ownPresence.update(topic, data, ref);
       this._session._called();
     } else if (ref) {
-      this.outcomes.settle(ref, CLOSED);
+      this._outcomes.settle(ref, CLOSED);
     }
   }
 
@@ -119,9 +121,9 @@ export class Operations {
       if (frame.type === 'subscribed') {
         subscriptions.subscribed(frame, at);
       } else if (frame.type === 'published') {
-        if (!publishes.published(frame)) ownPresence?.acknowledged(frame.ref);
+        if (!publishes.published(frame)) ownPresence.acknowledged(frame.ref);
       } else if (frame.type === 'presence.snapshot') {
-        subscriptions.presence?.snapshot(frame);
+        subscriptions.presence.snapshot(frame);
       }
     }
   }
@@ -129,7 +131,7 @@ export class Operations {
   /** The server sent an error; false if the program must learn of it. */
   rejected(frame: ErrorFrame): boolean {
     const { subscriptions, publishes, ownPresence } = this;
-    if (publishes.rejected(frame) || ownPresence?.rejected(frame) || subscriptions.rejected(frame))
+    if (publishes.rejected(frame) || ownPresence.rejected(frame) || subscriptions.rejected(frame))
       return true;
     if (frame.code === RATE_LIMITED && this._session.context.peer)
       publishes.pause(frame.retry_after_ms);
@@ -143,10 +145,10 @@ export class Operations {
     if (timer === 'rejoin') {
       subscriptions.rejoin();
     } else if (timer === 'grace') {
-      subscriptions.presence?.expire();
+      subscriptions.presence.expire();
     } else {
       publishes.paced();
-      ownPresence?.flush();
+      ownPresence.flush();
     }
   }
 
@@ -154,7 +156,7 @@ export class Operations {
   lost(): void {
     this.subscriptions.lost();
     this.publishes.lost();
-    this.ownPresence?.lost();
+    this.ownPresence.lost();
   }
 
   /** The session has ended, with an error or as asked. */
@@ -165,6 +167,6 @@ export class Operations {
     };
     this.lost();
     this.publishes.settleAll(unsent);
-    this.ownPresence?.settleAll(unsent);
+    this.ownPresence.settleAll(unsent);
   }
 }

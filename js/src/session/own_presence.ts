@@ -87,7 +87,7 @@ function without(data: JsonObject, others: JsonObject): JsonObject {
   return Object.fromEntries(Object.entries(data).filter(([key]) => !Object.hasOwn(others, key)));
 }
 
-/** The `own presence` part of a session. */
+/** Updates the presence of this client. */
 export class OwnPresence {
   /** All values in force. */
   private readonly _own = new PresenceValues();

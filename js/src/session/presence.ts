@@ -6,16 +6,17 @@ import type { PresenceChange } from '../values.js';
 import type { Context } from './context.js';
 import { PresenceMembers } from './members.js';
 import type { DeliveryPorts } from './ports.js';
-import type { Routes } from './routes.js';
+import { Routes } from './routes.js';
 import type { SubscriptionState } from './subscription_state.js';
 
-/** The `presence` part of a session. */
+/** The members of all topics, and the subscriptions that see them. */
 export class Presence {
   readonly members: PresenceMembers = new PresenceMembers();
+  /** Only of subscriptions with presence. */
+  private readonly _routes = new Routes();
 
   constructor(
     private readonly _context: Context,
-    private readonly _routes: Routes,
     private readonly _deliveries: DeliveryPorts,
   ) {}
 

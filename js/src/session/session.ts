@@ -2,8 +2,8 @@
  * The session: events arrive by its methods, effects leave by its ports.
  *
  * All decisions of the SDK are made here, without a clock, socket, task or randomness of its own.
- * `lifecycle` follows the generated table. `operations` has the subscriptions and publishes, which keep
- * their own state; `presence_parts.ts` adds presence to clients that use it. All share one `context`.
+ * `lifecycle` follows the generated table. `operations` has the subscriptions, publishes and presence,
+ * which keep their own state. All share one `context`.
  */
 
 import * as table from '../generated/lifecycle.js';

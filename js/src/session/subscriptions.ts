@@ -18,7 +18,7 @@ import {
 } from './cursor.js';
 import type { Peer } from './peer.js';
 import type { DeliveryPorts } from './ports.js';
-import type { Presence } from './presence.js';
+import { Presence } from './presence.js';
 import type { Subscribe } from './requests.js';
 import { Routes } from './routes.js';
 import { SubscriptionState } from './subscription_state.js';
@@ -37,14 +37,11 @@ export class Subscriptions {
   /** By number, in the order of the calls. */
   readonly all: Map<number, SubscriptionState> = new Map();
   readonly routes: Routes = new Routes();
-  /** Only of those with presence. */
-  readonly watched: Routes = new Routes();
   /** Subscriptions with an open request, by its `ref`. */
   readonly requests: Map<string, SubscriptionState> = new Map();
   /** Makes the cursors for the current peer, if it needs others. */
   cursors: Cursors | undefined;
-  /** Shows presence, if the session has that part. */
-  presence: Presence | undefined;
+  readonly presence: Presence;
   private _number = 0;
   /** The peer of the previous connection. */
   private _last: Peer | undefined;
@@ -52,7 +49,9 @@ export class Subscriptions {
   constructor(
     private readonly _context: Context,
     private readonly _deliveries: DeliveryPorts,
-  ) {}
+  ) {
+    this.presence = new Presence(_context, _deliveries);
+  }
 
   // ---------------------------------------------------------------- from the program
 
@@ -86,7 +85,7 @@ export class Subscriptions {
     // Before the first connection, no subscription is answered: its cursor is at its start.
     const { _last: last } = this;
     this._last = peer;
-    this.presence?.reconnected(!last || last.client_id === peer.client_id);
+    this.presence.reconnected(!last || last.client_id === peer.client_id);
     for (const state of this.all.values()) {
       this._updateCursor(state, last?.node !== peer.node);
       this._sendSubscribe(state);
@@ -95,7 +94,7 @@ export class Subscriptions {
 
   /** The connection is lost. */
   lost(): void {
-    this.presence?.members.lost();
+    this.presence.members.lost();
     for (const state of this.all.values()) state.forget();
   }
 
@@ -104,7 +103,7 @@ export class Subscriptions {
    */
   rejoin(): void {
     const incremental = this._context.peer?.incremental;
-    if (!incremental) this.presence?.members.lost();
+    if (!incremental) this.presence.members.lost();
     for (const state of this.all.values()) {
       const { phase, retryPending } = state;
       if (!incremental || phase === 'pending' || retryPending) {
@@ -133,7 +132,7 @@ export class Subscriptions {
         }
       }
     }
-    if (!shown) this.presence?.message(message);
+    if (!shown) this.presence.message(message);
   }
 
   /** The server answered a `subscribe`, in full or in part. */
@@ -221,7 +220,7 @@ export class Subscriptions {
       topics,
       ...state.cursor.request(),
       history: state.limit,
-      presence: this.presence?.watches(state) ?? false,
+      presence: this.presence.watches(state),
       ref,
     });
   }
@@ -301,7 +300,7 @@ export class Subscriptions {
     state.phase = 'live';
     state.recovering = false;
     state.hold();
-    this.presence?.answered(state);
+    this.presence.answered(state);
     if (rest.length || !whole) this._recover(state, rest);
     else state.cursor.retried.clear();
   }
@@ -329,7 +328,7 @@ export class Subscriptions {
       }
       // The replay will bring the messages of the others that arrive by other subscriptions.
       state.unrouted = true;
-      this.presence?.show(state, granted, true);
+      this.presence.show(state, granted, true);
       this._unroute(state, [...later]);
       state.held = state.held.filter(
         ({ topic, seq }) => seq === undefined || this.routes.find(topic).includes(state),
@@ -375,13 +374,13 @@ export class Subscriptions {
   }
 
   private _route(state: SubscriptionState): void {
-    this.presence?.add(state);
+    this.presence.add(state);
     this.routes.add(state);
   }
 
   private _unroute(state: SubscriptionState, patterns: readonly string[]): void {
     this.routes.remove(state, patterns);
-    this.presence?.remove(state, patterns);
+    this.presence.remove(state, patterns);
   }
 }
 

@@ -61,20 +61,20 @@ const never = () => new Promise<never>(() => {});
 const broken = () =>
   Promise.reject(new ConnectionFailed('A part of the client did not load.', { cause: NETWORK }));
 
-test('messages are delivered while presence loads for another subscription', async () => {
+test('messages are delivered while a part loads for another subscription', async () => {
   const { ps, peer } = virtualClient();
   const seen: unknown[] = [];
   await ps.subscribe('a.b', { onMessage: ({ data }) => seen.push(data) });
   const gate = deferred<void>();
   let loads = 0;
   await loading(
-    'presence',
+    'arguments',
     (usual) => {
       loads += 1;
       return gate.promise.then(usual);
     },
     async () => {
-      const second = ps.subscribe('c.d', { presence: true });
+      const second = ps.subscribe('c.d', { types: ['token'] });
       for (const data of [1, 2, 3]) peer.socket.receive(peer.message('a.b', data));
       await turns();
       assert.deepEqual(seen, [1, 2, 3]);
@@ -84,7 +84,7 @@ test('messages are delivered while presence loads for another subscription', asy
     },
   );
   assert.equal(loads, 1);
-  assert.equal(peer.socket.frames('subscribe')[1]?.['presence'], true);
+  assert.equal(peer.socket.frames('subscribe').length, 2);
   await ps.close();
 });
 
@@ -104,8 +104,8 @@ test('a part that does not load ends the subscription that needs it, and no othe
   const { ps, peer } = virtualClient();
   const seen: unknown[] = [];
   await ps.subscribe('a.b', { onMessage: ({ data }) => seen.push(data) });
-  await loading('presence', broken, async () => {
-    await assert.rejects(ps.subscribe('c.d', { presence: true }), {
+  await loading('arguments', broken, async () => {
+    await assert.rejects(ps.subscribe('c.d', { types: ['token'] }), {
       code: 'connection_failed',
       message: 'A part of the client did not load.',
     });
@@ -113,7 +113,7 @@ test('a part that does not load ends the subscription that needs it, and no othe
   peer.socket.receive(peer.message('a.b', 1));
   await turns();
   assert.deepEqual(seen, [1]);
-  const again = await ps.subscribe('c.d', { presence: true });
+  const again = await ps.subscribe('c.d', { types: ['token'] });
   again.unsubscribe();
   await ps.close();
 });
@@ -241,9 +241,8 @@ for (const [what, part, call] of [
     (ps) => ps.publish('a.b', { data: 1 }, { via: 'rest', ...IN_TIME }),
   ],
   ['subscription', 'operations', (ps) => ps.subscribe('a.b', IN_TIME)],
-  ['subscription', 'presence', (ps) => ps.subscribe('a.b', { presence: true, ...IN_TIME })],
+  ['subscription', 'arguments', (ps) => ps.subscribe('a.b', { types: ['token'], ...IN_TIME })],
   ['presence update', 'operations', (ps) => ps.updatePresence('a.b', { status: 'here' }, IN_TIME)],
-  ['presence update', 'presence', (ps) => ps.updatePresence('a.b', { status: 'here' }, IN_TIME)],
 ] as const satisfies readonly (readonly [string, string, (ps: PubSub) => Promise<unknown>])[]) {
   test(`the timeout of a ${what} includes the loading of its ${part}`, async () => {
     const { ps, peer, clock } = virtualClient({ fetch: never });
@@ -625,7 +624,7 @@ for (const [what, call] of [
   ['presence update', (ps) => ps.updatePresence('a.b', { status: 'here' })],
 ] as const satisfies readonly (readonly [string, (ps: PubSub) => Promise<unknown>])[]) {
   test(`a ${what} whose part loads after the client has failed rejects with the reason`, async () => {
-    for (const part of ['operations', 'presence', 'arguments'] as const) {
+    for (const part of ['operations', 'arguments'] as const) {
       const { ps, peer } = virtualClient();
       const gate = deferred<void>();
       const hold = (usual: () => Promise<unknown>) => gate.promise.then(usual);

@@ -17,7 +17,6 @@ await Promise.all([
   import('../../../js/src/runtime/recovery.js'),
   import('../../../js/src/runtime/background.js'),
   import('../../../js/src/dialects/plain/plain_dialect.js'),
-  import('../../../js/src/session/presence_parts.js'),
   import('../../../js/src/transports/sse.js'),
   import('../../../js/src/wire/lenient.js'),
 ]);

@@ -25,7 +25,6 @@ import type {
   TimerName,
   TransportName,
 } from '../../../js/src/session/ports.js';
-import { install } from '../../../js/src/session/presence_parts.js';
 import type { Publish, Subscribe } from '../../../js/src/session/requests.js';
 import { type OperatedSession, Session } from '../../../js/src/session/session.js';
 import type { SessionOptions } from '../../../js/src/settings/session.js';
@@ -125,7 +124,6 @@ export class RecordedSession {
     const session = new Session(options, ports, random);
     session.lifecycle.operations = new Operations(session, ports, ports);
     this.session = session as OperatedSession;
-    install(this.session);
   }
 
   /** Feed an event to the session; returns its effects in order. */
