@@ -65,6 +65,7 @@ const IMPORTS = [
 const PURPOSES = [
   ['subscriptions, replay, gaps', /session\/(subscri|routes|cursor)|runtime\/(inbox|subscri|gaps)/],
   ['publishes', /\/(publi|batches|turns)|wire\/(ids|plain)/],
+  ['presence', /session\/(own_presence|presence|members)/],
   ['connection and token life', /session\/|lifecycle|runtime\/tokens/],
   ['errors', /errors|rejected|failures/],
   ['options and URLs', /settings\/|defaults|limits|version/],

@@ -134,7 +134,7 @@ def _ranges() -> dict[str, str]:
     options = (SOURCES / "settings/option_checks.ts").read_text(encoding="utf-8")
     named = dict(re.findall(r"const ([A-Z]+): Range = \[(.*?)\];", checks + options))
     found: dict[str, str] = {}
-    for name, kind in re.findall(r"^ +(\w+): ([A-Z]+|\[[^\]]+\]),$", options, re.MULTILINE):
+    for name, kind in re.findall(r"^ +(\w+): ([A-Z]+|\[\d[^\]]+\]),$", options, re.MULTILINE):
         if kind not in named and not kind.startswith("["):
             continue
         inside = named.get(kind, kind.strip("[]"))

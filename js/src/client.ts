@@ -16,7 +16,7 @@ import { publish, publishMany, updatePresence } from './runtime/publishing.js';
 import { patternsOf, refuse, type SubscribeOptions } from './runtime/subscribing.js';
 import type { Subscription } from './runtime/subscription.js';
 import type { Timed, Waiting } from './runtime/waiting.js';
-import { checkCall, checkChoice, checkFunction } from './settings/checks.js';
+import { checkCall, checkChoice, checkType } from './settings/checks.js';
 import { checkUnits } from './settings/option_checks.js';
 import type { PubSubOptions } from './settings/options.js';
 import { readOptions } from './settings/read_options.js';
@@ -170,7 +170,7 @@ export class PubSub<Topics extends object = AnyTopics> {
   ): () => void {
     if (DEVELOPMENT) {
       checkChoice('name', name, EVENTS);
-      checkFunction('listener', listener ?? null);
+      checkType('listener', listener ?? null, 'function');
     }
     return this._driver.listeners.on(name, listener);
   }

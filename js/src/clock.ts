@@ -45,7 +45,7 @@ export class SystemClock implements Clock {
       // Node warns about a negative delay; browsers use 0.
       const wait = DEVELOPMENT ? Math.max(after, 0) : after;
       timer ??= setTimeout(callback, Math.min(wait, LONGEST));
-      if (background) (timer as { unref?(): void }).unref?.();
+      if (DEVELOPMENT && background) (timer as { unref?(): void }).unref?.();
     };
     const opened = untilOpened();
     // A prerendered page does not connect, so its time does not count.
@@ -59,8 +59,8 @@ export class SystemClock implements Clock {
   }
 
   callSoon(callback: () => void): void {
-    // Pages throttle timers, but not the messages of a channel.
-    if (typeof MessageChannel !== 'function') return void setTimeout(callback);
+    // Pages throttle timers, but not the messages of a channel, which every browser has.
+    if (DEVELOPMENT && typeof MessageChannel !== 'function') return void setTimeout(callback);
     const { port1, port2 } = new MessageChannel();
     port1.onmessage = () => {
       port1.close();

@@ -17,7 +17,7 @@ import type { Timed, Waiting } from './waiting.js';
 /** Time, randomness, transports and the platform. */
 export interface Environment {
   /** Whether there are WebSockets; default true. */
-  hasWebSocket?(options: ClientOptions): boolean;
+  readonly hasWebSocket?: ((options: ClientOptions) => boolean) | undefined;
   readonly clock: Clock;
   /** WebSocket URLs that have worked in this page or process. */
   readonly opened?: Set<string>;

@@ -14,7 +14,7 @@ import { logText } from '../log_text.js';
 import type { Peer } from '../session/peer.js';
 import type { Ports, Rejected, StateChanged, TimerName, TransportName } from '../session/ports.js';
 import { type OperatedSession, Session } from '../session/session.js';
-import { checkDuration } from '../settings/checks.js';
+import { checkNumber, TIME } from '../settings/checks.js';
 import type { ClientOptions } from '../settings/options.js';
 import { NOT_LOADED, type Transport, type TransportEnd } from '../transports/transport.js';
 import type { StateChange, StateName, TokenReason } from '../values.js';
@@ -95,7 +95,8 @@ export class Driver implements Owner, Ports {
   get session(): OperatedSession {
     if (this._session) return this._session as OperatedSession;
     const { options, environment } = this;
-    const isBare = options.transport === 'auto' && environment.hasWebSocket?.(options) === false;
+    const isBare =
+      DEVELOPMENT && options.transport === 'auto' && environment.hasWebSocket?.(options) === false;
     const settings: ClientOptions = isBare ? { ...options, transport: 'sse' } : options;
     this._session = new Session(settings, this, environment.random);
     return this._session as OperatedSession;
@@ -300,7 +301,7 @@ export class Driver implements Owner, Ports {
   /** The options of a call that begins now, with the timeout in force. */
   timed<Options extends Waiting>(options: Options): Options & Timed {
     const { timeout = this.options.operationTimeout } = options;
-    if (DEVELOPMENT) checkDuration('timeout', timeout);
+    if (DEVELOPMENT) checkNumber('timeout', timeout, [0, TIME[1], TIME[2]]);
     return { ...options, timeout, end: this.clock.now() + timeout };
   }
 

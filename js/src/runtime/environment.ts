@@ -1,5 +1,6 @@
 /** The environment of the platform: time, randomness, transports, and wake-up signals. */
 
+import { DEVELOPMENT } from '../build.js';
 import { SystemClock } from '../clock.js';
 import { invalid } from '../settings/checks.js';
 import type { ClientOptions } from '../settings/options.js';
@@ -22,7 +23,10 @@ export const platform: Environment = {
   clock: new SystemClock(),
   opened: new Set(),
   random: Math.random,
-  hasWebSocket: ({ WebSocket = globalThis.WebSocket }) => Boolean(WebSocket),
+  // Every browser has WebSockets.
+  hasWebSocket: DEVELOPMENT
+    ? ({ WebSocket = globalThis.WebSocket }) => Boolean(WebSocket)
+    : undefined,
   dial(name, options, alone) {
     const { clock, random } = platform;
     if (name === 'websocket') {

@@ -7,7 +7,7 @@ import type { Envelope, PresenceMember, Publication } from '../generated/wire.js
 import * as calls from '../http/calls.js';
 import { type Limits, Rest, type Tokens } from '../http/rest.js';
 import type { Acked } from '../session/ports.js';
-import { checkNumber, invalid, kind } from '../settings/checks.js';
+import { checkNumber, checkType } from '../settings/checks.js';
 import { checkName } from '../topic_names.js';
 import type { Message, Since, TokenReason } from '../values.js';
 import type { Client } from './client.js';
@@ -34,13 +34,8 @@ export interface HistoryOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
-function checkText(name: string, value: unknown, what: string): void {
-  if (value !== undefined && typeof value !== 'string')
-    throw invalid(name, `is ${kind(value)}, not a string`, `Give ${what}.`);
-}
-
 function checkSelection({ before, after, limit }: HistoryOptions): void {
-  checkText('before', before, 'the id of a message');
+  checkType('before', before, 'string', 'Give the id of a message.');
   const { MAX_SAFE_INTEGER: most } = Number;
   if (after !== undefined) checkNumber('after', after, [0, most, 'a position']);
   // Infinity selects all messages, as undefined does.
@@ -126,7 +121,7 @@ export class HttpApi {
   ): Promise<TopicInfo[]> {
     const { limit } = options;
     if (DEVELOPMENT) {
-      checkText('prefix', prefix, 'the beginning of topics');
+      checkType('prefix', prefix, 'string', 'Give the beginning of topics.');
       if (limit !== undefined) checkNumber('limit', limit, [1, 2 ** 30, 'a number of topics']);
     }
     return this._perform(calls.topics(prefix, limit), options);

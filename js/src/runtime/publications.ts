@@ -2,7 +2,7 @@
 
 import { DEVELOPMENT } from '../build.js';
 import { isPublication, type Publication } from '../generated/wire.js';
-import { checkCall, checkChoice, invalid, kind } from '../settings/checks.js';
+import { checkCall, checkChoice, checkType } from '../settings/checks.js';
 import type { Via } from '../values.js';
 import { messageId } from '../wire/ids.js';
 import { sizeOf } from '../wire/plain.js';
@@ -41,14 +41,9 @@ export const NONE: PublishOptions = {};
 export function checkPublishing(options: PublishManyOptions, more: readonly string[]): void {
   if (!DEVELOPMENT || options === NONE) return;
   checkCall(options, [...more, 'key', 'background', 'via']);
-  const { key = '', via = 'auto' } = options;
+  const { key, via = 'auto' } = options;
   checkChoice('via', via, ['auto', 'socket', 'rest']);
-  if (typeof key === 'string') return;
-  throw invalid(
-    'key',
-    `is ${kind(key)}, not a string`,
-    'Give any text that names what is replaced.',
-  );
+  checkType('key', key, 'string', 'Give any text that names what is replaced.');
 }
 
 /** A publication that can be sent. */

@@ -5,8 +5,8 @@ import { InvalidOption, InvalidPayload, type PubSubError, UsageError } from '../
 import { isPublication } from '../generated/wire.js';
 import {
   checkCall,
-  checkFunction,
   checkNumber,
+  checkType,
   HISTORY_MAX,
   invalid,
   kind,
@@ -194,7 +194,7 @@ function checkOptions(given: Readonly<Record<string, unknown>>, names: readonly 
   for (const name of names) {
     const value = given[name];
     if (name === 'onGap' && typeof value === 'string') checkRaise(value);
-    else if (/^on|Loader$/.test(name)) checkFunction(name, value);
+    else if (/^on|Loader$/.test(name)) checkType(name, value, 'function');
   }
   const { since, history } = given;
   if (history !== undefined)
@@ -209,7 +209,7 @@ function checkRaise(value: string): void {
 
 function checkOthers({ after, onGap, queue = {} }: Readonly<Record<string, unknown>>): void {
   if (after !== undefined) checkPositions(after);
-  checkReceiveQueue(queue as object, 'queue');
+  checkReceiveQueue(queue as object);
   if (onGap === 'raise') {
     throw invalid(
       'onGap',

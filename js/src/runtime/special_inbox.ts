@@ -2,7 +2,7 @@
 
 import { DEVELOPMENT } from '../build.js';
 import type { Outcome } from '../session/ports.js';
-import { checkFlag, invalid, kind, PATTERNS_MAX } from '../settings/checks.js';
+import { checkType, invalid, kind, PATTERNS_MAX } from '../settings/checks.js';
 import { isWildcard } from '../topics.js';
 import type { JsonObject, Message } from '../values.js';
 import { isObject, isSome, isText } from '../wire/guard.js';
@@ -30,7 +30,7 @@ export function prepareInbox(
 ): void {
   if (types !== undefined) inbox.filter = new TypeFilter(checkTypes(types), inbox);
   if (typeof presence !== 'object') {
-    if (DEVELOPMENT) checkFlag('presence', presence ?? false);
+    if (DEVELOPMENT) checkType('presence', presence, 'boolean');
     return;
   }
   const own = checkOwn(presence, inbox.topics);

@@ -41,7 +41,7 @@ export async function subscribe<Data>(
     after: after && new Map(Object.entries(after)),
     presence: Boolean(presence ?? onPresence),
   };
-  if (DEVELOPMENT) checkReceiveQueue(queue, 'queue');
+  if (DEVELOPMENT) checkReceiveQueue(queue);
   const bounds = merged(queue, client.options.receiveQueue);
   signal?.throwIfAborted();
   const inbox = new Inbox(topics, bounds, request.after);

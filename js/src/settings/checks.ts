@@ -12,8 +12,16 @@ const GIVE_TOKEN = 'Give the bearer token or API key';
 /** Numbers from `low` to `high` with a unit; whole numbers, except for milliseconds. */
 export type Range = readonly [low: number, high: number, unit: string];
 
-/** The values that an option accepts: one of a few words, or a number in a range. */
-export type Kind = readonly [string, ...string[]] | Range;
+/**
+ * The values that an option accepts: a few words, a range of numbers, a type, or a group; `name` is a
+ * name or a boolean.
+ */
+export type Kind = readonly [string, ...string[]] | Range | 'boolean' | 'function' | 'name' | Group;
+
+/** Options in an object, all optional. */
+export interface Group {
+  readonly [name: string]: Kind;
+}
 
 /** Maximum patterns of a subscription. */
 export const PATTERNS_MAX = 1_000;
@@ -39,43 +47,35 @@ export function invalid(field: string, problem?: string, remedy?: string): Inval
 }
 
 /** Check a number in a range. */
-export function checkNumber(name: string, value: unknown, [low, high, unit]: Range): number {
-  if (!DEVELOPMENT) return value as number;
+export function checkNumber(name: string, value: unknown, [low, high, unit]: Range): void {
+  if (!DEVELOPMENT) return;
   const isNumber = typeof value === 'number' && !Number.isNaN(value);
   if (isNumber && value >= low && value <= high) {
-    if (unit === 'milliseconds' || Number.isInteger(value)) return value;
+    if (unit === 'milliseconds' || Number.isInteger(value)) return;
     throw invalid(name, 'is not a whole number', `Give ${unit} as a whole number.`);
   }
   const problem = isNumber ? 'is out of range' : `is ${kind(value)}, not a number`;
   throw invalid(name, problem, `Give ${unit} from ${low} to ${high}.`);
 }
 
-/** Check a waiting time: from 0 up to a day. */
-export function checkDuration(name: string, value: unknown): number {
-  return checkNumber(name, value, [0, DAY, 'milliseconds']);
-}
-
-/** Check an object of settings with only these names, all optional. */
-export function checkGroup<Group extends object>(
-  what: string,
-  given: Partial<Group>,
-  kinds: Readonly<Record<keyof Group, Kind>>,
-): void {
+/** Check an object of settings with only these names. */
+export function checkGroup(what: string, given: unknown, kinds: Group): void {
   checkNames(what, given, Object.keys(kinds));
-  checkValues(given, kinds, `${what}.`);
+  checkValues(given as object, kinds, `${what}.`);
 }
 
 /** Check the given settings of these kinds; an error names them with the prefix. */
-export function checkValues<Group extends object>(
-  given: Partial<Group>,
-  kinds: Readonly<Record<keyof Group, Kind>>,
-  prefix = '',
-): void {
-  for (const [name, kind] of Object.entries<Kind>(kinds)) {
-    const value = given[name as keyof Group];
+export function checkValues(given: object, kinds: Group, prefix = ''): void {
+  for (const [key, kind] of Object.entries(kinds)) {
+    const name = prefix + key;
+    const value: unknown = given[key as keyof object];
     if (value === undefined) continue;
-    if (typeof kind[0] === 'number') checkNumber(prefix + name, value, kind as Range);
-    else checkChoice(prefix + name, value, kind as readonly string[]);
+    if (kind === 'name' && typeof value === 'string') checkName(value, name);
+    else if (kind === 'function') checkType(name, value, kind);
+    else if (typeof kind === 'string') checkType(name, value, 'boolean');
+    else if (!Array.isArray(kind)) checkGroup(name, value, kind as Group);
+    else if (typeof kind[0] === 'number') checkNumber(name, value, kind as unknown as Range);
+    else checkChoice(name, value, kind as readonly string[]);
   }
 }
 
@@ -84,30 +84,22 @@ export function merged<Group extends object>(given: Partial<Group>, base: Group)
   return { ...base, ...compact<Partial<Group>>(given) };
 }
 
-/** True or false. */
-export function checkFlag(name: string, value: unknown): boolean {
-  if (!DEVELOPMENT || typeof value === 'boolean') return value as boolean;
-  throw invalid(name, `is ${kind(value)}, not a boolean`, 'Give true or false.');
+/** Check that a value has a type, if there is one. */
+export function checkType(
+  name: string,
+  value: unknown,
+  type: 'boolean' | 'function' | 'string',
+  remedy: string = type === 'boolean' ? 'Give true or false.' : 'Pass a function.',
+): void {
+  if (!DEVELOPMENT || value === undefined || typeof value === type) return;
+  throw invalid(name, `is ${kind(value)}, not a ${type}`, remedy);
 }
 
 /** Check for one of a few words. */
-export function checkChoice<T extends string>(
-  name: string,
-  value: unknown,
-  choices: readonly T[],
-): T {
-  if (!DEVELOPMENT) return value as T;
-  const found = choices.find((choice) => choice === value);
-  if (found !== undefined) return found;
+export function checkChoice(name: string, value: unknown, choices: readonly unknown[]): void {
+  if (!DEVELOPMENT || choices.includes(value)) return;
   const listed = choices.map((choice) => `\`${choice}\``).join(', ');
   throw invalid(name, 'is not a valid choice', `Use one of ${listed}.`);
-}
-
-/** A function, or nothing. */
-export function checkFunction(name: string, value: unknown): void {
-  if (DEVELOPMENT && value !== undefined && typeof value !== 'function') {
-    throw invalid(name, `is ${kind(value)}, not a function`, 'Pass a function.');
-  }
 }
 
 /** Check an object of settings without unknown names. */
@@ -184,7 +176,7 @@ export function bareToken(token: string): string {
 }
 
 /** A name, as sent to the server or to other tabs. */
-export function checkName(name: unknown, field = 'name'): string {
-  if (typeof name === 'string' && /^[^\p{Cc}]{1,128}$/u.test(name)) return name;
+export function checkName(name: unknown, field = 'name'): void {
+  if (typeof name === 'string' && /^[^\p{Cc}]{1,128}$/u.test(name)) return;
   throw invalid(field, 'is not a short printable string', 'Give 1 to 128 printable characters.');
 }

@@ -5,12 +5,8 @@ import { InvalidOption } from '../errors.js';
 import { CLIENT } from '../generated/defaults.js';
 import { historyPageMax } from '../generated/limits.js';
 import {
-  checkChoice,
-  checkFlag,
-  checkFunction,
   checkGroup,
   checkName,
-  checkNames,
   checkValues,
   invalid,
   type Kind,
@@ -35,8 +31,21 @@ const RETRY = {
   cap: TIME,
   stableAfter: TIME,
 };
+const RECEIVE_QUEUE = { ...QUEUE, policy: ['gap', 'error'] } as const;
 
-const SETTINGS: Readonly<Record<keyof Settings, Kind>> = {
+/** Options that have one of these kinds. */
+const KINDS = {
+  transport: ['auto', 'websocket', 'sse'],
+  getToken: 'function',
+  echo: 'boolean',
+  allowInsecure: 'boolean',
+  WebSocket: 'function',
+  fetch: 'function',
+  shareTabs: 'name',
+  recover: 'name',
+  sendQueue: { ...QUEUE, policy: ['error', 'block', 'drop_oldest', 'latest'] },
+  receiveQueue: RECEIVE_QUEUE,
+  retry: RETRY,
   fetchTimeout: TIME,
   openTimeout: TIME,
   operationTimeout: TIME,
@@ -57,31 +66,22 @@ const SETTINGS: Readonly<Record<keyof Settings, Kind>> = {
   maxPayload: BYTES,
   restAttempts: [1, 100, 'a number'],
   historyPage: [1, historyPageMax, 'a number of messages'],
-};
+} as const satisfies Partial<Record<keyof PubSubOptions, Kind>> & Record<keyof Settings, Kind>;
 
-const NAMES = [
+/** Names of the options of `new PubSub`. */
+export const NAMES: readonly string[] = [
   'url',
   'token',
-  'getToken',
-  'transport',
   'restUrl',
-  'allowInsecure',
   'name',
-  'echo',
-  'shareTabs',
-  'recover',
-  'sendQueue',
-  'receiveQueue',
-  'retry',
-  'WebSocket',
-  'fetch',
   'logger',
-  ...Object.keys(SETTINGS),
+  ...Object.keys(KINDS),
 ];
 
 /**
- * Check the options of `new PubSub`, except the token.
+ * Check the options of `new PubSub`, except the form of the token.
  *
+ * @param given Only `NAMES`, completed from the environment.
  * @throws InvalidOption A value has a wrong type or is out of range, a required one is missing, or
  *   a name is unknown; `field` names it.
  */
@@ -89,11 +89,9 @@ export function checkOptions(
   given: PubSubOptions,
   environ: Readonly<Record<string, string | undefined>>,
 ): void {
-  checkNames('options', given, NAMES);
   // Browsers have no environment, or an empty one that a bundler provides.
   const orSet = (name: string) => (Object.keys(environ).length ? `, or set ${name}` : '');
-  const { getToken, name, transport, logger, shareTabs, recover } = given;
-  const url = given.url ?? (environ['HANZO_PUBSUB_URL'] || undefined);
+  const { url, restUrl, token, getToken, name, logger, shareTabs, recover } = given;
   if (url === undefined) {
     throw missing(
       'url',
@@ -102,35 +100,23 @@ export function checkOptions(
     );
   }
   checkUrl(url, 'url', ['ws:', 'wss:', 'http:', 'https:']);
-  let { restUrl } = given;
-  if (given.url === undefined) restUrl ??= environ['HANZO_PUBSUB_REST_URL'] || undefined;
   if (restUrl !== undefined) checkUrl(restUrl, 'restUrl', ['http:', 'https:']);
-  checkFunction('getToken', getToken);
-  const token = given.token ?? (getToken ? undefined : environ['HANZO_PUBSUB_TOKEN'] || undefined);
-  if (getToken && token !== undefined) {
+  checkValues(given, KINDS);
+  const hasToken = (token ?? undefined) !== undefined;
+  if (getToken && hasToken) {
     throw missing('token', 'Both `token` and `getToken` were', 'Pass one of them.');
   }
-  if (!getToken && token === undefined) {
+  if (!getToken && !hasToken) {
     const remedy = `Pass \`token\` or \`getToken\`${orSet('HANZO_PUBSUB_TOKEN')}.`;
     throw missing('token', 'No token was', remedy);
   }
-  if (transport !== undefined) checkChoice('transport', transport, ['auto', 'websocket', 'sse']);
-  for (const field of ['echo', 'allowInsecure'] as const) checkFlag(field, given[field] ?? true);
-  for (const field of ['shareTabs', 'recover'] as const) {
-    const value = given[field] ?? false;
-    if (typeof value === 'string') checkName(value, field);
-    else checkFlag(field, value);
-  }
-  if ((shareTabs ?? false) !== false && (recover ?? false) !== false) {
+  if (shareTabs && recover) {
     throw missing('recover', 'Both `recover` and `shareTabs` were', 'Pass one of them.');
   }
-  checkFunction('WebSocket', given.WebSocket);
-  checkFunction('fetch', given.fetch);
-  checkValues<Settings>(given, SETTINGS);
   if (name !== undefined) checkName(name);
-  checkSendQueue(given.sendQueue ?? {});
-  checkReceiveQueue(given.receiveQueue ?? {}, 'receiveQueue');
-  checkRetry(given.retry ?? {});
+  const { base = CLIENT.retryBase, cap = CLIENT.retryCap } = given.retry ?? {};
+  if (cap < base)
+    throw invalid('retry.cap', 'is below `retry.base`', 'Raise `cap` or lower `base`.');
   if (logger === undefined) return;
   if (typeof logger?.warn === 'function' && typeof logger.error === 'function') return;
   throw invalid(
@@ -153,20 +139,8 @@ export function checkUnits(given: PubSubOptions): void {
 }
 
 /** Check the queue limits of a subscription. */
-export function checkReceiveQueue(given: Partial<ReceiveQueue>, field: string): void {
-  if (DEVELOPMENT) checkGroup(field, given, { ...QUEUE, policy: ['gap', 'error'] });
-}
-
-function checkSendQueue(given: NonNullable<PubSubOptions['sendQueue']>): void {
-  const policy: Kind = ['error', 'block', 'drop_oldest', 'latest'];
-  checkGroup('sendQueue', given, { ...QUEUE, policy });
-}
-
-function checkRetry(given: NonNullable<PubSubOptions['retry']>): void {
-  checkGroup('retry', given, RETRY);
-  const { base = CLIENT.retryBase, cap = CLIENT.retryCap } = given;
-  if (cap < base)
-    throw invalid('retry.cap', 'is below `retry.base`', 'Raise `cap` or lower `base`.');
+export function checkReceiveQueue(given: Partial<ReceiveQueue>): void {
+  if (DEVELOPMENT) checkGroup('queue', given, RECEIVE_QUEUE);
 }
 
 /** An error about an option that is missing or given twice. */

@@ -6,16 +6,11 @@ import { CLIENT } from '../generated/defaults.js';
 import { maxPayload } from '../generated/limits.js';
 import type { Logger } from '../values.js';
 import { VERSION } from '../version.js';
-import { checkToken, merged } from './checks.js';
-import { checkOptions } from './option_checks.js';
+import { checkNames, checkToken, merged } from './checks.js';
+import { checkOptions, NAMES } from './option_checks.js';
 import type { ClientOptions, PubSubOptions, ReceiveQueue } from './options.js';
 import { sessionOptions } from './session.js';
 import { endpoints, refusePlaintext } from './urls.js';
-
-const CONSOLE: Logger = {
-  warn: (...args) => console.warn(...args),
-  error: (...args) => console.error(...args),
-};
 
 const RECEIVE_QUEUE: ReceiveQueue = {
   messages: CLIENT.receiveQueueMessages,
@@ -34,16 +29,18 @@ export function readOptions(
   given: PubSubOptions,
   environ: Readonly<Record<string, string | undefined>> = environment(),
 ): ClientOptions {
-  if (DEVELOPMENT) checkOptions(given, environ);
+  if (DEVELOPMENT) checkNames('options', given, NAMES);
   const { getToken, sendQueue = {}, receiveQueue = {}, retry = {} } = given;
   let { url, token, restUrl } = given;
   if (url === undefined) {
-    url = environ['HANZO_PUBSUB_URL'];
+    url = environ['HANZO_PUBSUB_URL'] || undefined;
     restUrl ??= environ['HANZO_PUBSUB_REST_URL'] || undefined;
   }
+  if (!getToken) token ??= environ['HANZO_PUBSUB_TOKEN'] || undefined;
+  if (DEVELOPMENT) checkOptions({ ...given, url, restUrl, token }, environ);
   const { socket: socketUrl, http: httpUrl } = endpoints(url, restUrl);
   if (!given.allowInsecure) refusePlaintext({ url: socketUrl, restUrl: httpUrl });
-  token = getToken ? undefined : checkToken(token ?? environ['HANZO_PUBSUB_TOKEN']);
+  token = getToken ? undefined : checkToken(token);
   const client = { name: given.name ?? '@hanzoai/pubsub', version: VERSION, lang: 'typescript' };
   const flat = {
     ...given,
@@ -61,11 +58,11 @@ export function readOptions(
     sendPolicy: 'error',
     fetch: (input, init) => globalThis.fetch(input, init),
     ...compact<object>(flat),
-    logger: afterwards(given.logger ?? CONSOLE),
+    logger: afterwards(given.logger),
     renewable: !token,
     socketUrl,
     httpUrl,
-    httpDerived: restUrl === undefined && !/^\s*http/i.test(String(url)),
+    httpDerived: DEVELOPMENT && restUrl === undefined && !/^\s*http/i.test(String(url)),
     token,
     shareTabs: nameOf(given.shareTabs),
     recover: nameOf(given.recover),
@@ -73,11 +70,14 @@ export function readOptions(
   };
 }
 
-/** A logger that is called after the current step of the session, so that it may use the client. */
-function afterwards(logger: Logger): Logger {
+/**
+ * A logger that is called after the current step of the session, so that it may use the client. The
+ * console, which is the default, gets only warnings and errors.
+ */
+function afterwards(logger?: Logger): Logger {
   const later = {} as Required<Logger>;
-  for (const level of ['debug', 'info', 'warn', 'error'] as const)
-    later[level] = (...given) => queueMicrotask(() => logger[level]?.(...given));
+  for (const level of (['debug', 'info', 'warn', 'error'] as const).slice(logger ? 0 : 2))
+    later[level] = (...given) => queueMicrotask(() => (logger ?? console)[level]?.(...given));
   return later;
 }
 

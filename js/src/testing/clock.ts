@@ -116,7 +116,8 @@ export class VirtualClock implements Clock {
    * @param milliseconds 0 or more.
    */
   async advance(milliseconds: number): Promise<void> {
-    const end = this._now + checkNumber('milliseconds', milliseconds, [0, LONGEST, 'milliseconds']);
+    checkNumber('milliseconds', milliseconds, [0, LONGEST, 'milliseconds']);
+    const end = this._now + milliseconds;
     await idle();
     let due = this._next();
     for (let fired = 0; due && due.due <= end; due = this._next()) {

@@ -90,7 +90,8 @@ export class MemoryServer<C extends Clock = VirtualClock> {
   constructor(options: MemoryServerOptions<C> = {}) {
     const { clock = new VirtualClock(), rules = {}, seed = 0, ...settings } = options;
     this.clock = clock as C;
-    this.random = randomOf(checkNumber('seed', seed, [0, 2 ** 32 - 1, 'a number']));
+    checkNumber('seed', seed, [0, 2 ** 32 - 1, 'a number']);
+    this.random = randomOf(seed);
     this._hub = new Hub(new Core(clock, readSettings(settings), rules, this.random));
   }
 
