@@ -98,8 +98,8 @@ def fit(results: Json) -> Costs:
     """Derive the costs from the results of the rooms `connections` and `crossing`."""
     points: list[Json] = results["crossing"]["points"]
     held: Json = results["connections"]["held"]
-    alone: Json = results["connections"]["single"]["contenders"]["memory"]["median"]
-    single: Json = results["connections"]["single"]["contenders"]["Redis"]["median"]
+    alone: Json = results["connections"]["single"]["baselines"]["memory"]["median"]
+    single: Json = results["connections"]["single"]["baselines"]["Redis"]["median"]
     near = [point for point in points if point["listening"] == 1]
     publish_turn, publish = _turns(near, "publishing_us")
     redis_call, redis_message = _turns(near, "redis_us")

@@ -45,7 +45,7 @@ def measure(*, quick: bool) -> Json:
         "rounds": rounds,
         "times": times,
         "replayed": REPLAYED,
-        "contenders": interleave(list(RUNS), rounds, run),
+        "baselines": interleave(list(RUNS), rounds, run),
     }
 
 

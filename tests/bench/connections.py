@@ -84,7 +84,7 @@ def _single(connections: int, rounds: int, turns: int) -> Json:
     return {
         "connections": connections,
         "rounds": rounds,
-        "contenders": interleave(BACKPLANES, rounds, run),
+        "baselines": interleave(BACKPLANES, rounds, run),
     }
 
 
@@ -224,9 +224,9 @@ def render(room: Json) -> str:
             f"{found['median']['p99_ms']:.0f}",
             f"{found['median']['idle_cpu_us']:.2f}",
         ]
-        for name, found in single["contenders"].items()
+        for name, found in single["baselines"].items()
     ]
-    worst = max(found["median"]["kib"] for found in single["contenders"].values())
+    worst = max(found["median"]["kib"] for found in single["baselines"].values())
     return (
         "### Idle connections with presence\n\n"
         f"Measured on {room['date']}. Load average: {room['load'][0]:.1f} at the start, "

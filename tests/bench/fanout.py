@@ -23,7 +23,7 @@ SIZES = {10: 6_000, 100: 1_000, 1_000: 80, 10_000: 16}
 """Messages of each burst size, by number of subscribers."""
 LARGE = 10_000
 """No bursts of 50 with this many subscribers: peers that don't batch writes would take minutes."""
-CONTENDERS = (
+BASELINES = (
     peers.OURS,
     peers.OURS_ON_REDIS,
     peers.BARE,
@@ -49,15 +49,15 @@ def measure_large(*, quick: bool) -> Json:
 
 
 def _measure(of: list[int], share: int, rounds: int) -> Json:
-    names = peers.present(CONTENDERS)
+    names = peers.present(BASELINES)
 
     def run(name: str) -> Mapping[str, float]:
         return dict(_run(name, of, share))
 
     found = interleave(names, rounds, run, SECONDS)
-    sizes = {str(size): {"contenders": _of_size(found, size)} for size in of}
+    sizes = {str(size): {"baselines": _of_size(found, size)} for size in of}
     values = next(iter(found.values()))["values"]
-    missing = [name for name in CONTENDERS if name not in names]
+    missing = [name for name in BASELINES if name not in names]
     return {
         "rounds": len(next(iter(values.values()))),
         "sizes": sizes,
@@ -67,7 +67,7 @@ def _measure(of: list[int], share: int, rounds: int) -> Json:
 
 
 def _of_size(found: Mapping[str, Json], size: int) -> Json:
-    """The results for one size, by contender; a figure's name begins with its size."""
+    """The results for one size, by baseline; a figure's name begins with its size."""
     start = f"{size} "
     return {
         name: {
@@ -145,7 +145,7 @@ def render(room: Json) -> str:
         "### Fan-out\n\n"
         "CPU time of the server, in µs, for each delivery of an envelope of "
         f"{ENVELOPE_BYTES} bytes: {rounds_of(room)}, with the minimum and maximum in brackets. The "
-        "contenders take turns. The publisher sends the given number of messages at once, and the "
+        "servers take turns. The publisher sends the given number of messages at once, and the "
         "next ones when it has received these itself, as one more subscriber. `hanzo-pubsub serve` "
         "checks, numbers, stores and routes each message. On Redis, a script does part of this, "
         "and a row of its own shows the CPU time of Redis. All other servers only forward bytes. "
@@ -166,12 +166,12 @@ def _tables(room: Json) -> list[str]:
 
 
 def _bursts(room: Json) -> Json:
-    found: Json = next(iter(room["sizes"].values()))["contenders"][peers.OURS]["median"]
+    found: Json = next(iter(room["sizes"].values()))["baselines"][peers.OURS]["median"]
     return found
 
 
 def _median(room: Json, size: str, name: str, figure: str) -> float | None:
-    found = room["sizes"][size]["contenders"].get(name)
+    found = room["sizes"][size]["baselines"].get(name)
     value: float | None = None if found is None else found["median"].get(figure)
     return value
 
@@ -179,7 +179,7 @@ def _median(room: Json, size: str, name: str, figure: str) -> float | None:
 def _table(room: Json, burst: str) -> str:
     sizes = list(room["sizes"])
     rows: list[list[str]] = []
-    for name in room["sizes"][sizes[0]]["contenders"]:
+    for name in room["sizes"][sizes[0]]["baselines"]:
         for key, title in (("", name), (STORE, "… its Redis")):
             figure = f"{key}{burst}"
             cells = [_cell(room, size, name, figure) for size in sizes]
@@ -194,7 +194,7 @@ def _cell(room: Json, size: str, name: str, figure: str) -> str:
     median = _median(room, size, name, figure)
     if median is None:
         return ""
-    values = room["sizes"][size]["contenders"][name]["values"][figure]
+    values = room["sizes"][size]["baselines"][name]["values"][figure]
     return spread(median, values)
 
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 PEERS = {"websockets, bare": "broadcast", "asyncio transports, bare": "joined"}
-CONTENDERS = ("hanzo-pubsub serve", *PEERS)
+BASELINES = ("hanzo-pubsub serve", *PEERS)
 
 
 def measure(*, quick: bool) -> Json:
@@ -34,5 +34,5 @@ def measure(*, quick: bool) -> Json:
     return {
         "connections": connections,
         "rounds": rounds,
-        "contenders": interleave(CONTENDERS, rounds, run),
+        "baselines": interleave(BASELINES, rounds, run),
     }

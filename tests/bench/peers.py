@@ -42,7 +42,7 @@ NEEDED = {
     NATS: ("nats-server",),
     EPOLL: ("cc",),
 }
-"""The programs of a contender."""
+"""The programs of a baseline."""
 _INSTALL = {
     "cc": "apt-get install gcc",
     "centrifugo": "go install github.com/centrifugal/centrifugo/v6@v6.9.1",
@@ -53,7 +53,7 @@ _PATIENCE = 20.0
 
 
 def present(names: tuple[str, ...]) -> list[str]:
-    """Return the contenders that can run on this machine."""
+    """Return the baselines that can run on this machine."""
     return [name for name in names if all(map(_found, NEEDED.get(name, ())))]
 
 

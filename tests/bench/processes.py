@@ -1,4 +1,4 @@
-"""Contenders in separate processes, and the order in which they run."""
+"""Baselines in separate processes, and the order in which they run."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def resident_kib(pid: int) -> int:
 
 
 def interleave(
-    contenders: Sequence[str],
+    baselines: Sequence[str],
     rounds: int,
     run: Callable[[str], Mapping[str, float]],
     seconds: float = math.inf,
@@ -104,18 +104,18 @@ def interleave(
     """Run A B C, A B C, …; return for each the median of every figure, and all values.
 
     Args:
-        contenders: Names of the contenders.
+        baselines: Names of the baselines.
         rounds: Number of rounds.
-        run: Runs one turn of a contender.
+        run: Runs one turn of a baseline.
         seconds: Time limit. No round starts that would end later, except the first.
     """
-    values: dict[str, dict[str, list[float]]] = {name: {} for name in contenders}
+    values: dict[str, dict[str, list[float]]] = {name: {} for name in baselines}
     begin = time.monotonic()
     for done in range(rounds):
         taken = time.monotonic() - begin
         if done and taken + taken / done > seconds:
             break
-        for name in contenders:
+        for name in baselines:
             for figure, value in run(name).items():
                 values[name].setdefault(figure, []).append(value)
     return {

@@ -7,7 +7,7 @@ import subprocess
 from typing import TYPE_CHECKING
 
 from tests.bench.processes import ROOT, Json, interleave, worker
-from tests.bench.publishers import CONTENDERS
+from tests.bench.publishers import BASELINES
 from tests.bench.tables import measured, met, rounds_of, spread, table
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def measure(*, quick: bool) -> Json:
     if node:
         subprocess.run([node, "js/build.mjs"], cwd=ROOT, check=True)
     for window in WINDOWS:
-        python = {name: protocol for name, (protocol, _) in CONTENDERS.items()}
+        python = {name: protocol for name, (protocol, _) in BASELINES.items()}
         room["Python"][window] = _rounds(
             ("tests.bench.publishers",), python, messages["Python"], window, rounds
         )
@@ -55,15 +55,15 @@ def measure(*, quick: bool) -> Json:
 
 
 def _rounds(
-    client: tuple[str, ...], contenders: Mapping[str, str], count: int, window: int, rounds: int
+    client: tuple[str, ...], baselines: Mapping[str, str], count: int, window: int, rounds: int
 ) -> Json:
     def run(name: str) -> Mapping[str, float]:
-        with worker("tests.bench.answerers", contenders[name]) as server:
+        with worker("tests.bench.answerers", baselines[name]) as server:
             port = server.read()["port"]
             with worker(*client, name, str(port), str(count), str(window)) as publisher:
                 return publisher.read()
 
-    return interleave(list(contenders), rounds, run, SECONDS)
+    return interleave(list(baselines), rounds, run, SECONDS)
 
 
 # ---------------------------------------------------------------- the page
@@ -91,10 +91,10 @@ def render(room: Json) -> str:
 
 def _table(found: Json, bare: str, ours: str) -> str:
     rows: list[list[str]] = []
-    for window, contenders in found.items():
-        floor = contenders[bare]["median"]["cpu_us"]
-        own = contenders[ours]["median"]["cpu_us"]
-        for name, one in contenders.items():
+    for window, baselines in found.items():
+        floor = baselines[bare]["median"]["cpu_us"]
+        own = baselines[ours]["median"]["cpu_us"]
+        for name, one in baselines.items():
             cost = one["median"]["cpu_us"]
             rows.append(
                 [
@@ -112,8 +112,8 @@ def _table(found: Json, bare: str, ours: str) -> str:
 
 def _verdict(found: Json, bare: str, ours: str) -> str:
     ratios: list[str] = []
-    for window, contenders in found.items():
-        cost = {name: one["median"]["cpu_us"] for name, one in contenders.items()}
+    for window, baselines in found.items():
+        cost = {name: one["median"]["cpu_us"] for name, one in baselines.items()}
         ratio = cost[ours] / cost[bare]
         peers = min(value for name, value in cost.items() if not name.startswith((bare, ours)))
         ratios.append(

@@ -99,7 +99,7 @@ async def centrifuge(port: int, meter: Meter, window: int) -> None:
     )
 
 
-CONTENDERS: dict[str, tuple[str, Callable[[int, Meter, int], Awaitable[None]]]] = {
+BASELINES: dict[str, tuple[str, Callable[[int, Meter, int], Awaitable[None]]]] = {
     "websockets + json, answers by ref": ("hip56", bare),
     "hanzoai.pubsub": ("hip56", sdk),
     "hanzoai.pubsub[speed]": ("hip56", sdk_speed),
@@ -110,11 +110,11 @@ CONTENDERS: dict[str, tuple[str, Callable[[int, Meter, int], Awaitable[None]]]] 
 
 async def main(name: str, port: int, count: int, window: int) -> None:
     meter = Meter(count)
-    contender = asyncio.ensure_future(CONTENDERS[name][1](port, meter, window))
+    baseline = asyncio.ensure_future(BASELINES[name][1](port, meter, window))
     finished = asyncio.ensure_future(meter.done.wait())
-    await asyncio.wait((contender, finished), timeout=120, return_when=asyncio.FIRST_COMPLETED)
+    await asyncio.wait((baseline, finished), timeout=120, return_when=asyncio.FIRST_COMPLETED)
     if not meter.result:
-        raise RuntimeError(f"{name} published {meter.seen} of {count}: {contender}")
+        raise RuntimeError(f"{name} published {meter.seen} of {count}: {baseline}")
     print(json.dumps(meter.result), flush=True)
     # An answerer doesn't answer closing handshakes, so the sockets are closed without one.
     os._exit(0)

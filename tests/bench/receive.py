@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.bench.processes import Json, interleave, worker
-from tests.bench.receivers import CONTENDERS
+from tests.bench.receivers import BASELINES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,7 +15,7 @@ def measure(*, quick: bool) -> Json:
     count, rounds = (20_000, 3) if quick else (100_000, 7)
 
     def run(name: str) -> Mapping[str, float]:
-        protocol = CONTENDERS[name][0]
+        protocol = BASELINES[name][0]
         with worker("tests.bench.blasters", protocol, str(count)) as blaster:
             port = blaster.read()["port"]
             with worker("tests.bench.receivers", name, str(port), str(count)) as receiver:
@@ -24,5 +24,5 @@ def measure(*, quick: bool) -> Json:
     return {
         "messages": count,
         "rounds": rounds,
-        "contenders": interleave(list(CONTENDERS), rounds, run),
+        "baselines": interleave(list(BASELINES), rounds, run),
     }

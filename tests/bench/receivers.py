@@ -148,7 +148,7 @@ async def centrifuge(port: int, meter: Meter) -> None:
     await client.disconnect()
 
 
-CONTENDERS: dict[str, tuple[str, Callable[[int, Meter], Awaitable[None]]]] = {
+BASELINES: dict[str, tuple[str, Callable[[int, Meter], Awaitable[None]]]] = {
     "websockets, counting only": ("hip56", count_only),
     "websockets + json.loads": ("hip56", decode_only),
     "picows + msgspec": ("hip56", decode_fast),
@@ -161,11 +161,11 @@ CONTENDERS: dict[str, tuple[str, Callable[[int, Meter], Awaitable[None]]]] = {
 
 async def main(name: str, port: int, count: int) -> None:
     meter = Meter(count)
-    contender = asyncio.ensure_future(CONTENDERS[name][1](port, meter))
+    baseline = asyncio.ensure_future(BASELINES[name][1](port, meter))
     finished = asyncio.ensure_future(meter.done.wait())
-    await asyncio.wait((contender, finished), timeout=120, return_when=asyncio.FIRST_COMPLETED)
+    await asyncio.wait((baseline, finished), timeout=120, return_when=asyncio.FIRST_COMPLETED)
     if not meter.result:
-        raise RuntimeError(f"{name} got {meter.seen} of {count}: {contender}")
+        raise RuntimeError(f"{name} got {meter.seen} of {count}: {baseline}")
     print(json.dumps(meter.result), flush=True)
     # A blaster doesn't answer closing handshakes, so the sockets are closed without one.
     os._exit(0)

@@ -110,7 +110,7 @@ def write(run: Json) -> None:
 
 
 def _receive(room: Json) -> str:
-    medians = {name: found["median"] for name, found in room["contenders"].items()}
+    medians = {name: found["median"] for name, found in room["baselines"].items()}
     floor = medians["websockets, counting only"]["cpu_us"]
     bare = medians["websockets + json.loads"]["cpu_us"]
     ours = medians["hanzoai.pubsub"]["cpu_us"]
@@ -154,7 +154,7 @@ def _receive(room: Json) -> str:
 def _connecting(room: Json) -> str:
     targets = {"connect": (100, "H-161"), "replay": (200, "H-164")}
     rows: list[list[str]] = []
-    for name, found in room["contenders"].items():
+    for name, found in room["baselines"].items():
         target, statement = targets[name.split(",")[0]]
         median = found["median"]
         rows.append(
@@ -177,7 +177,7 @@ def _connecting(room: Json) -> str:
 def _memory(room: Json) -> str:
     rows = [
         [name, f"{found['median']['kib']:.1f}", f"{found['median']['handshake_cpu_us']:.0f}"]
-        for name, found in room["contenders"].items()
+        for name, found in room["baselines"].items()
     ]
     head = ["server", "KiB per connection", "CPU µs to accept, authenticate, subscribe"]
     return (

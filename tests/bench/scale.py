@@ -103,7 +103,7 @@ def checks(results: Json, costs: Costs) -> Iterator[tuple[str, float, float]]:
         redis = costs.redis(point["burst"], point["listening"])
         yield f"Redis: {where}", point["redis_us"], redis
     held = results["connections"]["held"]
-    one = results["connections"]["single"]["contenders"]["memory"]["median"]
+    one = results["connections"]["single"]["baselines"]["memory"]["median"]
     count = held["connections"]
     yield f"{count:,} idle: cores", held["idle_cores"], count * one["idle_cpu_us"] / 1e6
     yield f"{count:,} idle: memory", held["kib"], one["kib"]

@@ -28,7 +28,7 @@ RATE: Final = 20
 """Messages per second of each stream."""
 WARM_UP: Final = 1.0
 PATIENCE: Final = 30.0
-CONTENDERS: Final = (
+BASELINES: Final = (
     peers.OURS,
     peers.CENTRIFUGO,
     peers.OURS_ON_REDIS,
@@ -61,7 +61,7 @@ return seq"""
 
 def measure(*, quick: bool) -> Json:
     seconds, rounds = (3, 1) if quick else (8, 5)
-    names = peers.present(CONTENDERS)
+    names = peers.present(BASELINES)
     if peers.OURS_ON_REDIS in names:
         names.append(BARE)
 
@@ -73,13 +73,13 @@ def measure(*, quick: bool) -> Json:
             return _run(server, seconds)
 
     found = interleave(names, rounds, run)
-    return {"rounds": rounds, "contenders": found, "versions": peers.versions()}
+    return {"rounds": rounds, "baselines": found, "versions": peers.versions()}
 
 
 def render(room: Json) -> str:
-    medians = {name: found["median"] for name, found in room["contenders"].items()}
+    medians = {name: found["median"] for name, found in room["baselines"].items()}
     sections = [_table(medians), _targets(medians), _ratios(medians)]
-    if missing := [name for name in CONTENDERS if name not in medians]:
+    if missing := [name for name in BASELINES if name not in medians]:
         sections.append(f"Not installed on this machine: {', '.join(missing)}.")
     return (
         "### Many small streams\n\n"

@@ -53,7 +53,7 @@ def measure(*, quick: bool) -> Json:
             for count in SUBSCRIBERS:
                 found = fanout.setdefault(count, {})
                 path = f"{folder}/{turn}-{count}"
-                for who, fan_out, subscribers in CONTENDERS:
+                for who, fan_out, subscribers in BASELINES:
                     where = f"{path}{len(found.get(who, ()))}{who[0]}{len(who)}"
                     found.setdefault(who, []).append(fan_out(where, count, messages, subscribers))
             for name, run in (
@@ -428,7 +428,7 @@ def _check(count: int) -> float:
     return best / len(bodies) * 1e9
 
 
-CONTENDERS = (
+BASELINES = (
     ("sdk", _fan_out, _subscribe),
     ("nng", _nng_fans_out, _subscribe),
     ("bare", _bare_fans_out, _subscribe),

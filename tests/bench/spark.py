@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from hanzoai.pubsub.spark import FORMAT, PubSubConfig
 from tests.bench.processes import ROOT, Json, cpu_seconds, interleave, worker
 from tests.bench.servers import real_server
-from tests.bench.spark_peers import CONTENDERS, RESULT, SHARE_OF_POSTS, TOPICS, Sending
+from tests.bench.spark_peers import BASELINES, RESULT, SHARE_OF_POSTS, TOPICS, Sending
 from tests.bench.tables import met, table
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def measure(*, quick: bool) -> Json:
                     rows = count
                 else:
                     plain, _, partitions = name.rpartition(", ")
-                    way, arrow = CONTENDERS[plain]
+                    way, arrow = BASELINES[plain]
                     rows = count // SHARE_OF_POSTS if way == "posts" else count
                     # A new config is a new job with new message ids.
                     config = PubSubConfig(server.http, token_file=str(file))
@@ -65,8 +65,8 @@ def measure(*, quick: bool) -> Json:
                 used = cpu_seconds(server.worker.pid) - before
                 return {**found, "server_us": used / rows * 1e6}
 
-            names = [f"{name}, {n}" for n in ("1 partition", "2 partitions") for name in CONTENDERS]
-            for name in (*names[-len(CONTENDERS) :], *FORMATS):  # warm-up: first use loads code
+            names = [f"{name}, {n}" for n in ("1 partition", "2 partitions") for name in BASELINES]
+            for name in (*names[-len(BASELINES) :], *FORMATS):  # warm-up: first use loads code
                 run(name)
             found = interleave([*names, *FORMATS], rounds, run)
     return {
@@ -76,7 +76,7 @@ def measure(*, quick: bool) -> Json:
         "posted": count // SHARE_OF_POSTS,
         "rounds": rounds,
         "load": [*load, round(os.getloadavg()[0], 2)],
-        "contenders": found,
+        "baselines": found,
     }
 
 
@@ -154,10 +154,10 @@ def _format(
 
 
 def render(room: Json) -> str:
-    found = room["contenders"]
+    found = room["baselines"]
     rows: list[list[str]] = []
     for partitions in ("1 partition", "2 partitions"):
-        for name in CONTENDERS:
+        for name in BASELINES:
             one = found[f"{name}, {partitions}"]["median"]
             base = found[f"one POST a row, {partitions}"]["median"]
             floor = found[f"{_floor(name)}, {partitions}"]["median"]

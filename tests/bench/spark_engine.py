@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from hanzoai.pubsub.spark import PubSubConfig
 from tests.bench.processes import Json, cpu_seconds, interleave, worker
 from tests.bench.servers import real_server
-from tests.bench.spark_peers import CONTENDERS, NAMES, SHARE_OF_POSTS, TOPICS, Sending
+from tests.bench.spark_peers import BASELINES, NAMES, SHARE_OF_POSTS, TOPICS, Sending
 from tests.bench.tables import met, table
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def measure(*, quick: bool) -> Json:
         file.write_text(server.token, encoding="ascii")
 
         def run(name: str) -> Mapping[str, float]:
-            way, as_arrow = CONTENDERS[name]
+            way, as_arrow = BASELINES[name]
             # A new config is a new job with new message ids.
             config = PubSubConfig(server.http, token_file=str(file))
             sending = Sending(way, as_arrow, port, config, server.token)
@@ -58,14 +58,14 @@ def measure(*, quick: bool) -> Json:
             }
 
         run("Arrow, batches")  # warm-up: the first use loads code
-        found = interleave(list(CONTENDERS), rounds, run)
+        found = interleave(list(BASELINES), rounds, run)
     return {
         "date": datetime.now(UTC).date().isoformat(),
         "messages": count,
         "posted": count // SHARE_OF_POSTS,
         "rounds": rounds,
         "load": [*load, round(os.getloadavg()[0], 2)],
-        "contenders": found,
+        "baselines": found,
     }
 
 
@@ -101,7 +101,7 @@ def _arrow(count: int) -> list[Any]:
 
 
 def render(room: Json) -> str:
-    found = {name: one["median"] for name, one in room["contenders"].items()}
+    found = {name: one["median"] for name, one in room["baselines"].items()}
     base = found["one POST a row"]
     rows = [
         [

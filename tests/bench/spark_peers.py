@@ -20,7 +20,7 @@ from hanzoai.pubsub.spark import PubSubConfig, publish_partition
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-CONTENDERS = {
+BASELINES = {
     "one POST a row": ("posts", False),
     "Rows, JSON to a null socket": ("null", False),
     "Rows, batches": ("batches", False),

@@ -51,18 +51,18 @@ def measure(*, quick: bool) -> Json:
     return room
 
 
-def _rounds(clients: str, contenders: Mapping[str, str], count: int, rounds: int) -> Json:
+def _rounds(clients: str, baselines: Mapping[str, str], count: int, rounds: int) -> Json:
     node = _program("node")
 
     def run(name: str) -> Mapping[str, float]:
-        with worker("tests.bench.blasters", contenders[name], str(count)) as server:
+        with worker("tests.bench.blasters", baselines[name], str(count)) as server:
             port = server.read()["port"]
             script = f"tests/bench/node/{clients}.mjs"
             with worker(node, script, name, str(port), str(count)) as client:
                 return client.read()
 
-    found = interleave(list(contenders), rounds, run)
-    return {"messages": count, "rounds": rounds, "contenders": found}
+    found = interleave(list(baselines), rounds, run)
+    return {"messages": count, "rounds": rounds, "baselines": found}
 
 
 def _handover(turns: int) -> Json:
@@ -165,14 +165,14 @@ def _handing_over(found: Json) -> str:
 
 
 def _costs(found: Json) -> dict[str, float]:
-    return {name: one["median"]["cpu_us"] for name, one in found["contenders"].items()}
+    return {name: one["median"]["cpu_us"] for name, one in found["baselines"].items()}
 
 
 def _table(found: Json, floor: str, ours: str) -> str:
     cost = _costs(found)
     head: Sequence[str] = ("client", "CPU µs per message", "messages/s", f"÷ {floor}", f"÷ {ours}")
     lines = [head, ("---", *["--:"] * (len(head) - 1))]
-    for name, one in found["contenders"].items():
+    for name, one in found["baselines"].items():
         values = one["values"]["cpu_us"]
         lines.append(
             (

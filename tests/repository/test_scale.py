@@ -64,7 +64,7 @@ def test_costs_that_were_put_into_points_are_found_in_them_again() -> None:
     held = {"kernel_kib": COSTS.kernel * 2}
     connections = {
         "held": held,
-        "single": {"contenders": {"Redis": {"median": single}, "memory": {"median": alone}}},
+        "single": {"baselines": {"Redis": {"median": single}, "memory": {"median": alone}}},
     }
     found = fit({"crossing": {"points": points(COSTS)}, "connections": connections})
     assert astuple(found) == pytest.approx(astuple(COSTS))

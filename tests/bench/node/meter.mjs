@@ -31,15 +31,15 @@ export class Meter {
   }
 }
 
-/** Run one of the contenders, and print its figures. */
-export async function run(contenders) {
+/** Run one of the baselines, and print its figures. */
+export async function run(baselines) {
   const [name, port, count] = process.argv.slice(2);
   const meter = new Meter(Number(count));
   const late = setTimeout(() => {
     process.stderr.write(`${name} got ${meter.seen} of ${count}\n`);
     process.exit(1);
   }, 120_000);
-  Promise.resolve(contenders[name](Number(port), meter)).catch((error) => {
+  Promise.resolve(baselines[name](Number(port), meter)).catch((error) => {
     process.stderr.write(`${error.stack}\n`);
     process.exit(1);
   });
