@@ -12,6 +12,7 @@ import threading
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeVar, assert_type, cast
 
 import pytest
@@ -1435,6 +1436,64 @@ async def test_a_slow_program_gets_deltas_joined(pubsub_memory: MemoryServer) ->
     events = await within(pubsub_memory, collect(reader))
     assert [type(event) for event in events] == [Started, Delta, Done]
     assert amount(events[:-1]) == TEXT
+
+
+async def test_a_snapshot_replaces_the_events_that_a_slow_program_has_not_read(
+    pubsub_memory: MemoryServer,
+) -> None:
+    ps = pubsub_memory.client()
+    reader = stream_reader(ps, TOPIC, id="r1").open()
+    old = await stream_writer(ps, TOPIC, id="r1", listen=False).open()
+    await old.write("an attempt that failed")
+    await clock_of(pubsub_memory).advance(1)
+    async with stream_writer(ps, TOPIC, id="r1", epoch=1) as writer:
+        await writer.write("all of it")
+        await clock_of(pubsub_memory).advance(1)
+    await within(pubsub_memory, reader.final())
+    events = await within(pubsub_memory, collect(reader))
+    assert [type(event) for event in events] == [Snapshot, Started, Delta, Done]
+    assert amount(events[:-1]) == "all of it"
+
+
+async def test_a_late_reader_shows_the_tokens_after_a_snapshot_once(
+    pubsub_memory: MemoryServer,
+) -> None:
+    writer = await stream_writer(pubsub_memory.client(), TOPIC).open()
+    await writer.write("one ")
+    await clock_of(pubsub_memory).advance(0.5)
+    pubsub_memory.forget_history(TOPIC)
+    await clock_of(pubsub_memory).advance(2)
+    for piece in ("two ", "three "):
+        await writer.write(piece)
+        await clock_of(pubsub_memory).advance(0.2)
+    reader = stream_reader(pubsub_memory.client(), TOPIC).open()
+    await clock_of(pubsub_memory).advance(0.2)
+    await within(pubsub_memory, writer.complete())
+    events = await within(pubsub_memory, collect(reader))
+    assert [type(event) for event in events] == [Snapshot, Done]
+    assert amount(events[:-1]) == "one two three "
+
+
+async def test_a_reader_that_finds_the_end_in_the_history_leaves_its_topic(
+    pubsub_memory: MemoryServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ps, data = pubsub_memory.client(), {"stream": "r1", "epoch": 0, "writer": "w"}
+    reader = stream_reader(ps, TOPIC, id="r1").open()
+    await clock_of(pubsub_memory).advance(1)
+    await pubsub_memory.publish(TOPIC, {"type": "stream.start", "data": data})
+    history = ps.history
+
+    async def with_end(*arguments: Any, **options: Any) -> AsyncIterator[Any]:
+        async for message in history(*arguments, **options):
+            end = {**data, "count": 0, "text": ""}
+            yield SimpleNamespace(type="message.complete", data=end, sender=message.sender)
+
+    monkeypatch.setattr(ps, "history", with_end)
+    # A silent stream makes the reader request the history.
+    await clock_of(pubsub_memory).advance(11)
+    assert (await reader.final()).status == "complete"
+    assert reader._pump is not None
+    assert reader._pump.done()
 
 
 async def test_a_reader_whose_client_closes_reports_it(pubsub_memory: MemoryServer) -> None:

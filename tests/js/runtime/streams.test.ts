@@ -64,6 +64,8 @@ function amount(events: readonly StreamEvent[]): string {
   return text;
 }
 
+const kindsOf = (events: readonly StreamEvent[]): string[] => events.map(({ kind }) => kind);
+
 const started = (): Promise<MemoryServer> => new MemoryServer().start();
 
 test('streams do not ask a program to handle the gaps of their own subscriptions', async () => {
@@ -119,6 +121,55 @@ test('a late reader starts with the text so far', async () => {
   assert.equal(amount((await within(server, events)).slice(0, -1)), long);
   const after = readStream(server.client(), TOPIC);
   assert.equal((await within(server, after.final())).text, long);
+  await server.stop();
+});
+
+test('a slow program gets deltas joined', async () => {
+  const server = await started();
+  const reader = readStream(server.client(), TOPIC);
+  await server.clock.advance(1);
+  const writer = await writeStream(server.client(), TOPIC);
+  await within(server, writer.pipe(model(server, TEXT)));
+  const events = await within(server, collect(reader));
+  assert.deepEqual(kindsOf(events), ['start', 'delta', 'done']);
+  assert.equal(amount(events.slice(0, -1)), TEXT);
+  await server.stop();
+});
+
+test('a snapshot replaces the events that a slow program has not read', async () => {
+  const server = await started();
+  const ps = server.client();
+  const reader = readStream(ps, TOPIC, { id: 'r1' });
+  const old = await writeStream(ps, TOPIC, { id: 'r1', listen: false });
+  await old.write('an attempt that failed');
+  await server.clock.advance(1_000);
+  const writer = await writeStream(ps, TOPIC, { id: 'r1', epoch: 1 });
+  await writer.write('all of it');
+  await server.clock.advance(1_000);
+  await within(server, writer.complete());
+  const events = await within(server, collect(reader));
+  assert.deepEqual(kindsOf(events), ['snapshot', 'start', 'delta', 'done']);
+  assert.equal(amount(events.slice(0, -1)), 'all of it');
+  await server.stop();
+});
+
+test('a reader that finds the end in the history leaves its topic', async () => {
+  const server = await started();
+  const ps = server.client();
+  const data = { stream: 'r1', epoch: 0, writer: 'w' };
+  const reader = readStream(ps, TOPIC, { id: 'r1' });
+  await server.clock.advance(1_000);
+  await server.publish(TOPIC, { type: 'stream.start', data });
+  const { history } = ps;
+  ps.history = async function* (...given: Parameters<typeof history>) {
+    for await (const message of history.apply(ps, given))
+      yield { ...message, type: 'message.complete', data: { ...data, count: 0, text: '' } };
+  } as typeof history;
+  // A silent stream makes the reader request the history.
+  await server.clock.advance(11_000);
+  assert.equal((await reader.final()).kind, 'done');
+  const { _driver: driver } = ps as unknown as { readonly _driver: Driver };
+  assert.equal(driver._background?.deliveries.inboxes.size, 0);
   await server.stop();
 });
 
