@@ -663,7 +663,7 @@ async def test_the_end_reaches_every_subscription_with_its_error(rig: Rig) -> No
     assert isinstance(inbox.error, PermissionDenied)
     assert rig.driver.is_finished
     assert rig.driver.error is inbox.error
-    assert not await rig.driver.until(lambda: False)
+    assert not await rig.driver.connected(60)
 
 
 async def test_a_task_that_ignores_its_cancellation_is_left_behind_and_named(

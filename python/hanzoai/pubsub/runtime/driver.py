@@ -150,7 +150,6 @@ class Driver:
         """End a subscription. Does nothing when it has ended."""
         if self.deliveries.remove(sub) and not self.is_finished:
             self.call(self.session.unsubscribe, sub)
-            self._waiters.notify()
 
     def settled(
         self, ref: int, deadline: float, step: Callable[[*Ts], None], *args: *Ts
@@ -227,16 +226,12 @@ class Driver:
             return self.options.operation_timeout
         return check_seconds("timeout", timeout)
 
-    async def until(self, condition: Callable[[], bool], seconds: float | None = None) -> bool:
-        """Wait until a condition holds.
-
-        It is checked when the state changes, the server answers, or a subscription ends.
-
-        Returns:
-            Whether it holds; False if the client has ended or the time has passed before.
-        """
-        await self._waiters.until(lambda: condition() or self.is_finished, self.clock, seconds)
-        return condition()
+    async def connected(self, seconds: float) -> bool:
+        """Wait until the client is connected or has ended, and return whether it is connected."""
+        await self._waiters.until(
+            lambda: self.is_finished or self.failures.state == "connected", self.clock, seconds
+        )
+        return self.failures.state == "connected"
 
     def connect(self) -> None:
         """Connect, unless this was requested before."""
@@ -252,7 +247,7 @@ class Driver:
                 self.call(self.session.abort)
             else:
                 self.call(self.session.close, None if timeout is None else round(timeout * 1000))
-        await self.until(lambda: self.is_finished)
+        await self._waiters.until(lambda: self.is_finished, self.clock)
         await self._tasks.join(max(0.0, ends - self.clock.now()))
         return max(0.0, ends - self.clock.now())
 
@@ -359,7 +354,6 @@ class Driver:
         inbox = self.deliveries.joined(sub, topics, denied)
         if inbox is not None:
             self._warn_history(inbox)
-            self._waiters.notify()
 
     def _warn_history(self, inbox: Inbox) -> None:
         """Warn, once per subscription, if `history` exceeds what the server retains."""

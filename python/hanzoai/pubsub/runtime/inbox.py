@@ -20,6 +20,7 @@ from hanzoai.pubsub.values import Event, Gap, Message, PresenceChange, Subscript
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from hanzoai.pubsub.clock import Clock
     from hanzoai.pubsub.generated.wire import Denial
     from hanzoai.pubsub.settings.options import ReceiveQueue
 
@@ -179,6 +180,14 @@ class Inbox:
         self._waiters.notify()
 
     # ------------------------------------------------------------ the program's side
+
+    async def answered(self, clock: Clock, seconds: float | None = None) -> bool:
+        """Wait until the server has answered, or the subscription has ended.
+
+        Returns:
+            Whether it has; False if the time has passed before.
+        """
+        return await self._waiters.until(lambda: self.joined or self.finished, clock, seconds)
 
     def take(self) -> Event | None:
         """Take the next entry, or None if the queue is empty."""

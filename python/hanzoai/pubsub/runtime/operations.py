@@ -51,7 +51,7 @@ class Operations:
         seconds = driver.timeout_of(timeout)
         driver.connect()
         driver.call(driver.session.connect)
-        if not await driver.until(lambda: driver.failures.state == "connected", seconds):
+        if not await driver.connected(seconds):
             driver.check_open()
             raise driver.failures.not_connected(seconds)
 

@@ -153,7 +153,7 @@ class Feed:
         """Wait until the server has answered, or the subscription has ended."""
         inbox, driver = self.inbox, self.begin().driver
         failures, seconds = driver.failures, driver.options.operation_timeout
-        if not await driver.until(lambda: inbox.joined or inbox.finished, seconds):
+        if not await inbox.answered(driver.clock, seconds):
             raise OperationTimeout(
                 f"The server did not answer the subscription within {seconds:g} s; it stays "
                 f"active and may still be answered. {failures.describe_state()}",
@@ -164,9 +164,8 @@ class Feed:
             )
 
     async def _set_presence(self, operations: Operations, own: dict[str, Any]) -> None:
-        inbox = self.inbox
-        await operations.driver.until(lambda: inbox.joined or inbox.finished)
-        for topic in itertools.filterfalse(is_wildcard, inbox.granted):
+        await self.inbox.answered(operations.driver.clock)
+        for topic in itertools.filterfalse(is_wildcard, self.inbox.granted):
             operations.publisher.set_presence(topic, own)
 
     async def _run_handlers(self, operations: Operations) -> None:

@@ -29,8 +29,12 @@ class Waiters:
 
     async def until(
         self, condition: Callable[[], bool], clock: Clock, seconds: float | None = None
-    ) -> None:
-        """Wait for a notice after which a condition holds, but at most this time."""
+    ) -> bool:
+        """Wait for a notice after which a condition holds, but at most this time.
+
+        Returns:
+            Whether it holds.
+        """
         passed = False
 
         def expire() -> None:
@@ -40,11 +44,12 @@ class Waiters:
 
         timer = None if seconds is None else clock.call_later(seconds, expire)
         try:
-            while not condition() and not passed:
+            while not (met := condition()) and not passed:
                 await self.wait()
         finally:
             if timer is not None:
                 timer.cancel()
+        return met
 
     def notify(self) -> None:
         """End all waits."""
