@@ -59,8 +59,8 @@ export class SystemClock implements Clock {
   }
 
   callSoon(callback: () => void): void {
-    // Pages throttle timers, but not the messages of a channel, which every browser has.
-    if (DEVELOPMENT && typeof MessageChannel !== 'function') return void setTimeout(callback);
+    // Pages throttle timers, but not the messages of a channel, which a simulated page may lack.
+    if (typeof MessageChannel !== 'function') return void setTimeout(callback);
     const { port1, port2 } = new MessageChannel();
     port1.onmessage = () => {
       port1.close();
