@@ -19,6 +19,7 @@ from hanzoai.pubsub.errors import (
     ProtocolError,
 )
 from hanzoai.pubsub.hub import HubClient, HubMessage, HubSubscription, blocking
+from hanzoai.pubsub.links.connections import Backoff
 from tests.python.protocols.literal_peers import Hub, SlowTls
 
 if TYPE_CHECKING:
@@ -233,3 +234,71 @@ async def test_a_program_without_asyncio_has_the_same_client(hub: Hub) -> None:
             return got
 
     assert await asyncio.to_thread(program) == [b"x", b"x"]
+
+
+async def test_a_subscription_that_is_closed_before_its_answer_ends() -> None:
+    asked, gate = asyncio.Event(), asyncio.Event()
+
+    async def slow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(5)
+        asked.set()
+        await gate.wait()
+        writer.write(b"\5\0\0\0\0\0\0\0\1\0\0\0\1")
+        writer.close()
+
+    async with await asyncio.start_server(slow, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        async with HubClient(f"hub://127.0.0.1:{port}") as client:
+            subscription = client.subscribe("x")
+            opening = asyncio.create_task(subscription.open())
+            await asked.wait()
+            await subscription.close()
+            gate.set()
+            with pytest.raises(ClosedError):
+                await opening
+
+
+async def test_half_a_message_before_a_cut_spoils_no_later_one() -> None:
+    granted = b"\5\0\0\0\0\0\0\0\1\0\0\0\1"
+    push = b"\6\0\0\0\1x\0\0\0\1y"
+    answers = iter([granted + push[:7], granted + push])
+
+    async def cut(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(5)
+        writer.write(next(answers, b""))
+        writer.close()
+
+    async with await asyncio.start_server(cut, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        async with HubClient(f"hub://127.0.0.1:{port}", reconnect_min=0.01) as client:
+            assert (await client.subscribe("x").recv(timeout=10)).data == b"y"
+
+
+async def test_a_subscription_has_at_most_as_many_topics_as_a_request(client: HubClient) -> None:
+    async with client.subscribe(*(f"t.{n}" for n in range(200))) as messages:
+        with pytest.raises(InvalidTopic, match="at most 255"):
+            await messages.add(*(f"u.{n}" for n in range(56)))
+        assert await messages.remove("t.0") == 1
+        assert "t.0" not in messages.topics
+        assert len(messages.topics) == 199
+
+
+def test_waits_double_up_to_the_longest_and_start_again() -> None:
+    backoff = Backoff(1, 3)
+    for low, high in ((0.5, 1), (1, 2), (1.5, 3), (1.5, 3)):
+        assert low <= backoff.next() <= high
+    backoff.reset()
+    assert backoff.next() <= 1
+
+
+async def test_a_granted_subscription_makes_the_next_wait_short_again(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resets = list[int]()
+
+    def reset(_: Backoff) -> None:
+        resets.append(1)
+
+    monkeypatch.setattr(Backoff, "reset", reset)
+    async with HubClient(f"hub://127.0.0.1:{hub.port}") as client, client.subscribe("x"):
+        assert resets == [1]

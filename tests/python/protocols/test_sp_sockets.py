@@ -24,6 +24,7 @@ from hanzoai.pubsub.errors import (
     Unsupported,
 )
 from hanzoai.pubsub.errors import NotFound as AnyNotFound
+from hanzoai.pubsub.links.connections import Backoff
 from hanzoai.pubsub.sp import Closed, NotFound, NotSupported, PubSocket, SubSocket
 from hanzoai.pubsub.sp.prefixes import Prefixes
 from tests.ports import free_port
@@ -422,18 +423,119 @@ async def test_closing_leaves_no_task_thread_or_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.statement("N-13")
-@pytest.mark.parametrize("scheme", ["tcp", "abstract", "ws"])
+@pytest.mark.parametrize("scheme", TRANSPORTS)
 async def test_closing_while_a_peer_connects_leaves_nothing_open(
-    tmp_path: Path, scheme: str
+    tls: Tls, tmp_path: Path, scheme: str
 ) -> None:
+    server, client = tls.pair(scheme)
     for turns in range(12):
         pub, sub = PubSocket(), SubSocket()
-        await sub.dial(await pub.listen(url(scheme, tmp_path)))
+        await sub.dial(await pub.listen(url(scheme, tmp_path), server), client)
         for _ in range(turns):
             await asyncio.sleep(0)
         await pub.close(linger=0)
         await sub.close(linger=0)
     gc.collect()  # open resources cause a warning, which fails the test
+
+
+async def test_closing_ends_a_listen_in_progress() -> None:
+    pub = PubSocket()
+    listening = asyncio.create_task(pub.listen("tcp://127.0.0.1:0"))
+    await asyncio.sleep(0)
+    await pub.close()
+    with pytest.raises(Closed):
+        await listening
+    gc.collect()  # an open socket causes a warning, which fails the test
+
+
+async def test_closing_ends_a_handshake_in_progress(tls: Tls, tmp_path: Path) -> None:
+    pub = PubSocket(hello_timeout=1000)
+    target = await pub.listen(url("tls+tcp", tmp_path), tls.server)
+    async with await Bare.connect(target) as peer:
+        (listener,) = pub._listeners
+        await until(lambda: bool(listener._connecting))
+        await pub.close()
+        assert await peer.rest() == b""
+
+
+async def test_closing_leaves_the_socket_file_of_another_socket(tmp_path: Path) -> None:
+    target = url("ipc", tmp_path)
+    first = PubSocket()
+    await first.listen(target)
+    os.unlink(target.removeprefix("ipc://"))
+    async with PubSocket() as second, SubSocket() as sub:
+        await second.listen(target)
+        await first.close()
+        await sub.dial(target)
+        await second.wait_for_peers(timeout=10)
+
+
+async def test_counters_keep_what_a_peer_has_lost_and_leave_out_strangers(
+    tmp_path: Path,
+) -> None:
+    async with PubSocket(send_queue_size=1) as pub:
+        target = await pub.listen(url("tcp", tmp_path))
+        async with await Bare.connect(target) as stranger:
+            await stranger.read(8)
+            assert pub.stats.peers == ()
+        async with await Bare.connect(target) as peer:
+            peer.write(HELLO_SUB)
+            await pub.wait_for_peers(timeout=10)
+            while not pub.stats.dropped_by_peer:
+                pub.send(bytes(100_000))
+            lost = pub.stats.dropped_by_peer
+        await until(lambda: not pub.stats.peers)
+        assert pub.stats.dropped_by_peer == lost
+
+
+async def test_a_peer_that_breaks_the_protocol_and_does_not_read_is_disconnected(
+    tmp_path: Path,
+) -> None:
+    async with PubSocket(send_queue_size=1) as pub:
+        target = await pub.listen(url("tcp", tmp_path))
+        async with await Bare.connect(target) as peer:
+            peer.write(HELLO_SUB)
+            await pub.wait_for_peers(timeout=10)
+            while not pub.stats.dropped_by_peer:
+                pub.send(bytes(100_000))
+            peer.write(bytes(8))
+            await until(lambda: not pub.stats.peers)
+            assert pub.stats.refused == {"unexpected_data": 1}
+
+
+async def test_a_publisher_is_a_peer_before_its_first_message_arrives(tmp_path: Path) -> None:
+    async with SubSocket(recv_queue_size=8) as sub:
+        sub.subscribe(b"")
+        async with await Bare.connect(await sub.listen(url("tcp", tmp_path))) as peer:
+            peer.write(HELLO_PUB + b"\0\0\0\0\0\0\0\1x" * 1000)
+            assert await sub.recv(timeout=10) == b"x"
+            assert len(sub.stats.peers) == 1
+
+
+async def test_only_a_handshake_makes_the_next_wait_short_again(
+    sub: SubSocket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connected, resets = 0, list[int]()
+
+    async def accept(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connected
+        connected += 1
+        if connected > 3:
+            writer.write(HELLO_PUB)
+        writer.close()
+
+    def no_wait(_: Backoff) -> float:
+        return 0.0
+
+    def reset(_: Backoff) -> None:
+        resets.append(connected)
+
+    monkeypatch.setattr(Backoff, "next", no_wait)
+    monkeypatch.setattr(Backoff, "reset", reset)
+    async with await asyncio.start_server(accept, "127.0.0.1", 0) as server:
+        await sub.dial(f"tcp://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        await until(lambda: bool(resets))
+        assert resets[0] > 3
 
 
 @pytest.mark.statement("N-13")

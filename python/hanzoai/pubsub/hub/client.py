@@ -178,7 +178,6 @@ class HubClient(LinkClient):
                 if not answer.done():
                     answer.set_exception(error)
                     answer.exception()  # the caller may no longer wait
-            waiting.clear()
             await link.close()
 
 
@@ -296,7 +295,6 @@ class HubSubscription(LinkSubscription[HubMessage]):
         for answer in self._asked:
             if not answer.done():
                 answer.set_exception(ConnectionFailed("The connection ended before the answer."))
-        self._asked.clear()
 
     async def _subscribe(self, link: Link) -> None:
         answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
@@ -319,14 +317,14 @@ class HubSubscription(LinkSubscription[HubMessage]):
         """Report denied topics: the answer of the hub is the number of granted ones."""
         asked, target = len(self._topics), self._dialing.target
         if granted >= asked:
-            self._partly = None
-        elif not granted:
+            return
+        if not granted:
             topic = self.topics[0] if asked == 1 else None
             what = "the topic" if asked == 1 else f"any of the {asked} topics"
             raise PermissionDenied(
                 f"{target} does not grant {what}.", topic=topic, remedy=ASK_THE_HUB
             )
-        elif self._partly != (granted, asked):
+        if self._partly != (granted, asked):
             self._partly = granted, asked
             logger.warning(
                 "%s grants only %d of %d topics. %s", target, granted, asked, ASK_THE_HUB

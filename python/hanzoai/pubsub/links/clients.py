@@ -295,7 +295,6 @@ class LinkSubscription(ABC, Generic[Message]):
     async def _read(self, link: Link) -> None:
         """Read once. Forget a connection that has ended: the next read opens another one."""
         data = await link.read()
-        self._check_open()
         if not data:
             self._link = None
             self._lost()

@@ -248,10 +248,14 @@ class Backoff:
 
     async def sleep(self, ended: asyncio.Event) -> None:
         """Wait, but not beyond the end."""
-        wait, self._wait = self._wait, min(2 * self._wait, self._longest)
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(wait * RANDOM.uniform(0.5, 1)):
+            async with asyncio.timeout(self.next()):
                 await ended.wait()
+
+    def next(self) -> float:
+        """The next wait, in seconds."""
+        wait, self._wait = self._wait, min(2 * self._wait, self._longest)
+        return wait * RANDOM.uniform(0.5, 1)
 
 
 def _trust() -> ssl.SSLContext:

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Final, TypedDict
 
 from hanzoai.pubsub.errors import InvalidOption
 from hanzoai.pubsub.network.dialing import open_socket
-from hanzoai.pubsub.randomness import RANDOM
 from hanzoai.pubsub.sp.arguments import check_context
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from hanzoai.pubsub.links.connections import Backoff
     from hanzoai.pubsub.sp.addresses import Address
     from hanzoai.pubsub.sp.pipe import Pipe
 
@@ -197,9 +197,8 @@ def _answers(path: bytes) -> bool:
 class Dialer:
     """Connects to an address, and reconnects whenever the connection ends.
 
-    The wait before the next attempt starts at `first` seconds and doubles up to `longest`; the
-    actual wait is a random value from its upper half. It starts at `first` again after a
-    connection on which the peer completed the handshake.
+    The waits between attempts start again with the shortest one after a connection on which the
+    peer completed the handshake.
 
     Attributes:
         url: The address.
@@ -213,8 +212,7 @@ class Dialer:
         make: Callable[[], Pipe],
         tls: ssl.SSLContext | None,
         *,
-        first: float,
-        longest: float,
+        backoff: Backoff,
         timeout: float,
     ) -> None:
         check_context(tls)
@@ -229,8 +227,7 @@ class Dialer:
         self.problem = ""
         self._make = make
         self._tls = ssl.create_default_context() if address.tls and tls is None else tls
-        self._first = first
-        self._longest = longest
+        self._backoff = backoff
         self._timeout = timeout
         self.task = asyncio.get_running_loop().create_task(self._run())
 
@@ -239,7 +236,6 @@ class Dialer:
         self.task.cancel()
 
     async def _run(self) -> None:
-        wait = self._first
         while True:
             try:
                 pipe = await self._connect()
@@ -251,9 +247,8 @@ class Dialer:
                 self.problem = ""
                 await asyncio.shield(pipe.ended)
                 if pipe.greeted:
-                    wait = self._first
-            await asyncio.sleep(wait * RANDOM.uniform(0.5, 1))
-            wait = min(2 * wait, self._longest)
+                    self._backoff.reset()
+            await asyncio.sleep(self._backoff.next())
 
     async def _connect(self) -> Pipe:
         loop = asyncio.get_running_loop()

@@ -117,9 +117,8 @@ class Pipe(BufferedReads):
         while queue and not self._full and self._transport is not None:
             self._transport.write(queue.popleft())
             self.sent += 1
-        if not self._full:
-            self._announce()
-            self._resume_reading()
+        self._announce()
+        self._resume_reading()
 
     async def drain(self) -> None:
         """Wait until the system has accepted everything, or the connection ends."""
@@ -202,7 +201,6 @@ class Pipe(BufferedReads):
                 if len(found) >= limit:
                     self._again(inbox.patience if inbox is not None else 0)
                     return
-                limit -= len(found)
         except FrameError as error:
             self._flush()
             self._fail(error.reason)
@@ -228,12 +226,12 @@ class Pipe(BufferedReads):
             self._next = self._loop.call_soon(self._read)
 
     def _pause_reading(self) -> None:
-        if self._transport is not None and not (self._paused or self._transport.is_closing()):
+        if self._transport is not None and not self._paused:
             self._paused = True
             self._transport.pause_reading()
 
     def _resume_reading(self) -> None:
-        if self._transport is not None and self._paused and self._next is None:
+        if self._transport is not None and self._paused:
             self._paused = False
             self._transport.resume_reading()
 

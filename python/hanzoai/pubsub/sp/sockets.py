@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, Self
 
 from hanzoai.pubsub.durations import positive_seconds, seconds_of, waits_of
 from hanzoai.pubsub.errors import InvalidOption, OperationTimeout
+from hanzoai.pubsub.links.connections import Backoff
 from hanzoai.pubsub.sp.addresses import Address, parse_address
 from hanzoai.pubsub.sp.arguments import at_least_one, message_bytes, prefix_bytes
 from hanzoai.pubsub.sp.codec import MAX_MESSAGE_SIZE, Framing, Role
@@ -78,7 +79,7 @@ class Socket:
         self._open: set[Pipe] = set()
         self._pipes: dict[str, dict[Pipe, None]] = {}
         self._peers = 0
-        self._changed: set[asyncio.Future[None]] = set()
+        self._changed = asyncio.Event()
         self._refused: Counter[str] = Counter()
         self._lost = 0
         self._sent = 0
@@ -142,15 +143,13 @@ class Socket:
                 field="url",
                 remedy="Dial the URL that `listen` of the peer returned.",
             )
-        first, longest = self._reconnect
         self._dialers.append(
             Dialer(
                 address,
                 url,
                 lambda: self._pipe(address, url),
                 ssl,
-                first=first,
-                longest=longest,
+                backoff=Backoff(*self._reconnect),
                 timeout=self.hello_timeout,
             )
         )
@@ -173,12 +172,7 @@ class Socket:
             async with asyncio.timeout(seconds):
                 while self._peers < n:
                     self._check()
-                    waiter = asyncio.get_running_loop().create_future()
-                    self._changed.add(waiter)
-                    try:
-                        await waiter
-                    finally:
-                        self._changed.discard(waiter)
+                    await self._changed.wait()
         except TimeoutError:
             raise OperationTimeout(
                 f"{self._peers} of {n} peers were connected within {seconds:g} s."
@@ -221,23 +215,18 @@ class Socket:
         self._wake()
         await asyncio.gather(*(d.task for d in self._dialers), return_exceptions=True)
         await asyncio.gather(*(listener.close() for listener in self._listeners))
-        await asyncio.sleep(0)  # pending connections report that they are open or closed
-        open_ = set(self._open)
-        if seconds > 0 and self.role is Role.PUB:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(seconds):
-                    await asyncio.gather(*(pipe.drain() for pipe in open_))
-        for pipe in open_:
-            if seconds > 0 and pipe.idle:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await asyncio.gather(*(pipe.drain() for pipe in self._open))
+        for pipe in self._open:
+            if pipe.idle:
                 pipe.close()
             else:
                 pipe.abort()
-        if open_:
-            await asyncio.wait([pipe.ended for pipe in open_], timeout=max(seconds, 0.1))
+        while self._open:
+            await asyncio.wait([pipe.ended for pipe in self._open], timeout=seconds)
             for pipe in self._open:
                 pipe.abort()
-        while self._open:
-            await asyncio.wait([pipe.ended for pipe in self._open])
 
     async def __aenter__(self) -> Self:
         return self
@@ -253,8 +242,6 @@ class Socket:
     def opened(self, pipe: Pipe) -> None:
         """The connection is open; the handshake is not complete."""
         self._open.add(pipe)
-        if self._closed:
-            pipe.abort()
 
     def joined(self, pipe: Pipe) -> None:
         """The peer has completed the handshake."""
@@ -294,9 +281,8 @@ class Socket:
             raise Closed
 
     def _wake(self) -> None:
-        for waiter in self._changed:
-            if not waiter.done():
-                waiter.set_result(None)
+        self._changed.set()
+        self._changed = asyncio.Event()
 
 
 class PubSocket(Socket):
@@ -350,11 +336,10 @@ class PubSocket(Socket):
         if not isinstance(body, bytes):
             body = message_bytes(body)
         self._sent += 1
-        for encoding, pipes in self._pipes.items():
+        for pipes in self._pipes.values():
             data = b""
             for pipe in pipes:
-                if not data or not encoding:
-                    data = pipe.encode(body)
+                data = data or pipe.encode(body)
                 pipe.send(data)
         return _TURN
 

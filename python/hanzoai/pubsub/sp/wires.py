@@ -118,7 +118,7 @@ class WebSocketWire:
             self.encoding = "ws"
             self._protocol = ServerProtocol(subprotocols=names, max_size=max_message_size)
         else:
-            self.encoding = ""
+            self.encoding = "masked ws"
             self._protocol = ClientProtocol(
                 parse_uri(url), subprotocols=names, max_size=max_message_size
             )
@@ -157,7 +157,7 @@ class WebSocketWire:
 
     def encode(self, body: bytes) -> bytes:
         """Encode one binary message; the side that dialed masks it."""
-        return Frame(Opcode.BINARY, body).serialize(mask=not self.encoding)
+        return Frame(Opcode.BINARY, body).serialize(mask=self.encoding == "masked ws")
 
     def finish(self) -> None:
         """Queue a close frame."""
