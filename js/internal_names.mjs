@@ -13,11 +13,11 @@ held hide holders httpDerived httpUrl inbox inboxes incremental joined later lea
 listeners lost malformed marks matching newest notify occupied opened operate operations outcomes over
 ownPresence paced paceInterval part pause paused perform phase plain policies ports postpone postponed
 presenceChanged probed probeHttp protocolVersion proven publisher publishes rateLimited receive
-receiveQueueBytes receiveQueueMessages reconnected recovering recovery refs rememberOwn remove renew
-renewable report reportEnd requests resends restore retried retryBase retryCap retryLater retryPending routes
+receiveQueueBytes receiveQueueMessages reconnected recovery refs rememberOwn remove renew
+renewable report reportEnd requests resends reported restore retried retryBase retryCap retryLater retryPending routes
 sendPolicy sendQueueBytes sendQueueMessages session setPresence settleAll settled shown skips socketUrl
 stand startDue startTimer stateChanged stopAll survivesDrop taken tell tick timed timerFired timers
-tokenFailed tokenFailure tokenLife translate turn unrouted upgradeCap usesSeq versioned wait wake watched
+tokenFailed tokenFailure tokenLife translate turn upgradeCap usesSeq versioned wait wake watched
 watches welcomed whole withPresence woke
 `
   .trim()

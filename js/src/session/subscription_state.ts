@@ -22,10 +22,8 @@ export class SubscriptionState {
   answered = false;
   /** The server refused part of it for now. */
   retryPending = false;
-  /** Routes of temporarily refused patterns are removed until the next request. */
-  unrouted = false;
-  /** Do not report the answer to the program: the request only recovers messages. */
-  recovering = false;
+  /** The program knows the answer on this connection: another request only recovers messages. */
+  reported = false;
   /** Patterns denied by earlier answers, for the next report. */
   denied: Denial[] = [];
   /** The frames so far of an answer in several frames. */
@@ -56,7 +54,7 @@ export class SubscriptionState {
     this.phase = 'pending';
     this.hold();
     this.cursor.retried.clear();
-    this.recovering = this.retryPending = false;
+    this.reported = this.retryPending = false;
   }
 
   /** Requested maximum per topic; undefined after the first answer. */

@@ -105,11 +105,8 @@ export class Subscriptions {
     const incremental = this._context.peer?.incremental;
     if (!incremental) this.presence.members.lost();
     for (const state of this.all.values()) {
-      const { phase, retryPending } = state;
-      if (!incremental || phase === 'pending' || retryPending) {
-        if (phase === 'live' && !retryPending) state.recovering = true;
+      if (!incremental || state.phase === 'pending' || state.retryPending)
         this._sendSubscribe(state);
-      }
     }
   }
 
@@ -167,6 +164,7 @@ export class Subscriptions {
   /** Request it again after a pause: an error may have concerned it. */
   retryLater(state: SubscriptionState, milliseconds = 0): void {
     state.retryPending = true;
+    state.reported = false;
     this._scheduleRejoin(Math.max(REFUSED_FOR_NOW, milliseconds));
   }
 
@@ -207,10 +205,7 @@ export class Subscriptions {
     this.requests.delete(state.ref);
     const ref = this._nextRef('s');
     this.requests.set(ref, state);
-    if (state.unrouted) {
-      state.unrouted = false;
-      this._route(state);
-    }
+    if (topics.some((topic) => !this.routes.byPattern.get(topic)?.has(state))) this._route(state);
     state.ref = ref;
     state.phase = 'joining';
     state.retryPending = false;
@@ -227,7 +222,6 @@ export class Subscriptions {
 
   /** Request it again from its cursor, and hold messages meanwhile. */
   private _recover(state: SubscriptionState, held: Envelope[]): void {
-    state.recovering = !state.retryPending;
     state.hold(held);
     state.phase = 'joining';
     this._request(state);
@@ -298,7 +292,6 @@ export class Subscriptions {
     }
     state.answered = true;
     state.phase = 'live';
-    state.recovering = false;
     state.hold();
     this.presence.answered(state);
     if (rest.length || !whole) this._recover(state, rest);
@@ -327,15 +320,15 @@ export class Subscriptions {
         return false;
       }
       // The replay will bring the messages of the others that arrive by other subscriptions.
-      state.unrouted = true;
       this.presence.show(state, granted, true);
       this._unroute(state, [...later]);
       state.held = state.held.filter(
         ({ topic, seq }) => seq === undefined || this.routes.find(topic).includes(state),
       );
     }
-    if (!state.recovering || denied.length || later.size)
+    if (!state.reported || denied.length || later.size)
       this._deliveries.joined(state.request.sub, granted, denied);
+    state.reported = !later.size;
     return granted.length > 0;
   }
 

@@ -83,8 +83,8 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   // ---------------------------------------------------------------- errors and parts
   'a temporarily denied subscription is not requested again': {
     file: 'session/subscriptions.ts',
-    from: "phase === 'pending' || retryPending",
-    to: 'retryPending',
+    from: "state.phase === 'pending' || state.retryPending",
+    to: 'state.retryPending',
   },
   'a temporary denial is permanent': {
     file: 'session/subscriptions.ts',

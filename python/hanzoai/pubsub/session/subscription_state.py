@@ -36,8 +36,8 @@ class SubscriptionState:
         ref: The `ref` of the open request.
         answered: The server has answered at least once.
         retry_pending: The server rejected a part of it temporarily.
-        recovering: The request only recovers messages: its answer is not reported to the program.
-        unrouted: Temporarily rejected patterns are not routed until the next request.
+        reported: The program knows the answer on this connection: another request only recovers
+            messages.
         denied: Patterns denied by earlier answers, for the next report.
         held: Live messages that wait for the answer.
         lost: Number of dropped messages without a position, by topic.
@@ -53,8 +53,7 @@ class SubscriptionState:
     ref: str = ""
     answered: bool = False
     retry_pending: bool = False
-    recovering: bool = False
-    unrouted: bool = False
+    reported: bool = False
     denied: list[Denial] = field(default_factory=list["Denial"])
     held: list[Message] = field(default_factory=list["Message"])
     lost: dict[str, int] = field(default_factory=dict[str, int])
@@ -76,7 +75,7 @@ class SubscriptionState:
         self.phase = PENDING
         self.hold()
         self.cursor.retried.clear()
-        self.recovering = self.retry_pending = False
+        self.reported = self.retry_pending = False
 
     @property
     def limit(self) -> int | None:

@@ -110,7 +110,6 @@ class Subscriptions:
             self.presence.members.lost()
         for state in list(self.all.values()):
             if not self._incremental or state.phase == PENDING or state.retry_pending:
-                state.recovering |= state.phase == LIVE and not state.retry_pending
                 self._send_subscribe(state)
 
     def messages(self, messages: Sequence[Message]) -> None:
@@ -192,6 +191,7 @@ class Subscriptions:
     def retry_later(self, state: SubscriptionState, milliseconds: int = 0) -> None:
         """Request it again after a pause: an error may have concerned it."""
         state.retry_pending = True
+        state.reported = False
         self._schedule_rejoin(max(REFUSED_FOR_NOW, milliseconds))
 
     # ---------------------------------------------------------------- requests
@@ -209,8 +209,8 @@ class Subscriptions:
             self._schedule_rejoin(0)
 
     def _send_subscribe(self, state: SubscriptionState) -> None:
-        if state.unrouted:
-            state.unrouted = False
+        by_pattern = self.routes.by_pattern
+        if any(state not in by_pattern.get(pattern, ()) for pattern in state.patterns):
             self._route(state)
         self.requests.pop(state.ref, None)
         ref = state.ref = self._next_ref("s")
@@ -232,7 +232,6 @@ class Subscriptions:
 
     def _recover(self, state: SubscriptionState, held: Sequence[Message]) -> None:
         """Request it again from its cursor, and hold messages in the meantime."""
-        state.recovering = not state.retry_pending
         state.hold(held)
         state.phase = JOINING
         self._request(state)
@@ -269,7 +268,6 @@ class Subscriptions:
             self._ports.gap(state.sub, Gap(topic, None, None, count, "unproven"))
         state.answered = True
         state.phase = LIVE
-        state.recovering = False
         state.answer = Answer()
         state.hold()
         self.presence.answered(state)
@@ -320,14 +318,14 @@ class Subscriptions:
                 state.denied = denied
                 return False
             # Messages of the others that arrive by other subscriptions will be replayed.
-            state.unrouted = True
             self.presence.show(state, granted, hidden=True)
             self._unroute(state, [*later])
             state.held = [
                 m for m in state.held if m.seq is None or state in self.routes.find(m.topic)
             ]
-        if not state.recovering or denied or later:
+        if not state.reported or denied or later:
             self._ports.joined(state.sub, granted, tuple(denied))
+        state.reported = not later
         return bool(granted)
 
     def _remove_patterns(self, state: SubscriptionState, patterns: Sequence[str]) -> None:
