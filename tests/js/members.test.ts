@@ -8,8 +8,8 @@ const COUNT = 1_000;
 /** Topics with a member. */
 function occupied(presence: PresenceMembers): string[] {
   return presence
-    .complete(['**'], [])
-    .flatMap(([topic, members]) => (members.length ? [topic] : []));
+    .lists(['**'], [])
+    .flatMap(({ topic, members }) => (members.length ? [topic] : []));
 }
 
 test('the effort for members that do not return grows with their number alone', () => {
@@ -43,7 +43,7 @@ test('topics that have emptied make room before one with members', () => {
   presence.snapshot('quiet', [one]);
   for (let number = 0; number < 20_000; number += 1) presence.snapshot(`brief.${number}`, []);
   assert.deepEqual(occupied(presence), ['quiet']);
-  assert.ok(presence.complete(['**'], []).length <= 10_000);
+  assert.ok(presence.lists(['**'], []).length <= 10_000);
   for (let number = 0; number < 10_000; number += 1) presence.snapshot(`lasting.${number}`, [one]);
   const left = occupied(presence);
   assert.equal(left.length, 10_000);
@@ -67,7 +67,7 @@ test('the members of topics that are left out are not read', () => {
   presence.snapshot('a.c', [member('c3')]);
   reads = 0;
   assert.deepEqual(
-    presence.complete(['a.*'], ['a.b']).map(([topic]) => topic),
+    presence.lists(['a.*'], ['a.b']).map(({ topic }) => topic),
     ['a.c'],
   );
   assert.equal(reads, 0);

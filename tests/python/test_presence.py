@@ -39,9 +39,9 @@ def change_of(kind: str, data: Any, at: int = 5) -> Message:
 
 
 def members_of(presence: PresenceMembers) -> tuple[PresenceMember, ...]:
-    [(topic, members)] = presence.complete(["**"], [])
-    assert topic == "a"
-    return members
+    [shown] = presence.lists(["**"], [], hidden=False)
+    assert shown.topic == "a"
+    return shown.members
 
 
 def test_a_member_under_member_is_read_too() -> None:
@@ -97,7 +97,7 @@ def test_a_crowd_is_bounded() -> None:
 
 def occupied(presence: PresenceMembers) -> list[str]:
     """Topics with a member."""
-    return [topic for topic, members in presence.complete(["**"], []) if members]
+    return [shown.topic for shown in presence.lists(["**"], [], hidden=False) if shown.members]
 
 
 def test_members_of_dropped_topics_are_removed() -> None:
@@ -114,7 +114,7 @@ def test_topics_that_have_emptied_make_room_before_one_with_members() -> None:
     for number in range(2 * MAX_TOPICS):
         presence.snapshot(f"brief.{number}", [])
     assert occupied(presence) == ["quiet"]
-    assert len(list(presence.complete(["**"], []))) <= MAX_TOPICS
+    assert len(list(presence.lists(["**"], [], hidden=False))) <= MAX_TOPICS
     for number in range(MAX_TOPICS):
         presence.snapshot(f"lasting.{number}", [member("y")])
     left = occupied(presence)

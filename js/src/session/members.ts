@@ -42,15 +42,16 @@ class Room {
 export class PresenceMembers {
   private readonly _rooms = new Map<string, Room>();
 
-  /** The topics of some patterns, but not of `others`, that have a snapshot, and their members. */
-  complete(
-    patterns: readonly string[],
-    others: readonly string[],
-  ): [topic: string, members: readonly PresenceMember[]][] {
+  /**
+   * The lists of the topics of some patterns, but not of `others`, that have a snapshot; `hidden`:
+   * empty lists.
+   */
+  lists(patterns: readonly string[], others: readonly string[], hidden?: boolean): Change[] {
     const known = new Set(topicsOf(others, this._rooms));
     return topicsOf(patterns, this._rooms).flatMap((topic) => {
-      const room = this._rooms.get(topic);
-      return room?.complete && !known.has(topic) ? [[topic, inOrder(room)]] : [];
+      const room = this._rooms.get(topic) as Room;
+      const isShown = room.complete && !known.has(topic);
+      return isShown ? [change(room, 'snapshot', undefined, hidden ? [] : undefined)] : [];
     });
   }
 

@@ -70,13 +70,8 @@ export class Presence {
    */
   show(state: SubscriptionState, others: readonly string[], hidden?: boolean): void {
     if (!state.request.presence) return;
-    for (const [topic, all] of this.members.complete(state.patterns, others)) {
-      this._deliveries.presenceChanged(state.request.sub, {
-        topic,
-        members: hidden ? [] : all,
-        change: 'snapshot',
-        member: undefined,
-      });
+    for (const change of this.members.lists(state.patterns, others, hidden)) {
+      this._deliveries.presenceChanged(state.request.sub, change);
     }
   }
 

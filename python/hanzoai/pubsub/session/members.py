@@ -58,14 +58,17 @@ class PresenceMembers:
     def __init__(self) -> None:
         self._rooms: OrderedDict[str, _Room] = OrderedDict()
 
-    def complete(
-        self, patterns: Sequence[str], others: Sequence[str]
-    ) -> Iterator[tuple[str, tuple[PresenceMember, ...]]]:
-        """Topics of some patterns, but not of `others`, that have a snapshot, and their members."""
+    def lists(
+        self, patterns: Sequence[str], others: Sequence[str], *, hidden: bool
+    ) -> Iterator[PresenceChange]:
+        """Lists of the topics of some patterns, but not of `others`, that have a snapshot.
+
+        If `hidden`, the lists are empty.
+        """
         known = set(topics_of(others, self._rooms))
         for topic in topics_of(patterns, self._rooms):
             if topic not in known and (room := self._rooms[topic]).complete:
-                yield topic, _in_order(room)
+                yield PresenceChange(topic, () if hidden else _in_order(room), "snapshot")
 
     def snapshot(self, topic: str, members: Sequence[PresenceMember]) -> list[PresenceChange]:
         """Process a complete list: report it whole the first time, and as differences later."""

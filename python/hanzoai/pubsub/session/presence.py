@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Final
 
 from hanzoai.pubsub.generated.defaults import LIMITS
 from hanzoai.pubsub.session.members import PresenceMembers
-from hanzoai.pubsub.values import PresenceChange
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,6 +14,7 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.session.context import Context
     from hanzoai.pubsub.session.routes import Routes
     from hanzoai.pubsub.session.subscription_state import SubscriptionState
+    from hanzoai.pubsub.values import PresenceChange
 
 
 class Presence:
@@ -73,8 +73,7 @@ class Presence:
         """
         if not state.request.presence:
             return
-        for topic, members in self.members.complete(state.patterns, others):
-            change = PresenceChange(topic, () if hidden else members, "snapshot")
+        for change in self.members.lists(state.patterns, others, hidden=hidden):
             self._ports.presence_changed(state.sub, change)
 
     def answered(self, state: SubscriptionState) -> None:
