@@ -105,10 +105,8 @@ def test_a_publish_takes_its_turn_when_it_is_within_the_bound_of_the_queue() -> 
 
 def test_a_pause_has_a_limit() -> None:
     rig = Rig(10, 100)
-    publishes = rig.publishes
     rig.connect(FULL)
-    publishes.publish(publish(1))
-    publishes.rejected(ErrorFrame(code="rate_limited", message="", ref="p1", retry_after_ms=10**12))
+    rig.publishes.pause(10**12)
     assert rig.context.timers.after("pace") == MAX_PAUSE
 
 
@@ -199,7 +197,9 @@ def test_each_publish_is_settled_once_and_counts_stay_true(script: list[tuple[st
             publishes.published(PublishedFrame(ref=f"p{how}"))
         elif what == "limit" and connected:
             ref = f"p{how}"
-            limited[ref] += publishes.rejected(ErrorFrame(code="rate_limited", message="", ref=ref))
+            limited[ref] += ref in publishes._flight
+            publishes.pause(None)
+            publishes.rejected(ErrorFrame(code="rate_limited", message="", ref=ref))
         elif what == "pace" and connected:
             publishes.paced()
         elif what == "expire":

@@ -252,13 +252,13 @@ def expired_is_sent_later(patch: Patch) -> None:
 
 @mutant
 def rate_limited_is_taken_for_an_answer(patch: Patch) -> None:
-    def broken(self: Publishes, entry: Any, pause: int | None) -> None:
+    def broken(self: Publishes, entry: Any, answers: object, *, more: bool = False) -> None:
         self._drop(entry)
         results = tuple(PublishResult(id=m.id) for m in entry.publish.messages)
         self._ports.settle(entry.publish.ref, Acked(results))
         self.flush()
 
-    patch.setattr(Publishes, "settle_or_requeue", broken)
+    patch.setattr(Publishes, "take", broken)
 
 
 @mutant

@@ -109,6 +109,7 @@ export class Operations {
   receive(frame: ServerFrame, at: number): void {
     const { subscriptions, publishes, ownPresence } = this;
     const { lifecycle, context } = this._session;
+    publishes.heard();
     if (frame.type === 'auth.ok') {
       table.onAuthOk(lifecycle, { peer: readPeer(frame, lifecycle._hasPings, at) });
     } else if (frame.type === 'auth.expiring') {
@@ -128,15 +129,15 @@ export class Operations {
     }
   }
 
-  /** The server sent an error; false if the program must learn of it. */
-  rejected(frame: ErrorFrame): boolean {
+  /** The server sent an error. */
+  rejected(frame: ErrorFrame): void {
     const { subscriptions, publishes, ownPresence } = this;
-    if (publishes.rejected(frame) || ownPresence.rejected(frame) || subscriptions.rejected(frame))
-      return true;
+    publishes.heard();
+    if (subscriptions.rejected(frame)) return;
     if (frame.code === RATE_LIMITED && this._session.context.peer)
       publishes.pause(frame.retry_after_ms);
-    // The call of this request has ended with a timeout.
-    return !!frame.ref;
+    publishes.rejected(frame);
+    ownPresence.rejected(frame);
   }
 
   /** A timer of the operations fired. */

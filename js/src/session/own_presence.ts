@@ -136,12 +136,11 @@ export class OwnPresence {
   /** Send pending updates, as far as limits allow. */
   flush(): void {
     const { peer } = this._context;
-    if (!peer) return;
+    if (!peer || this._publishes.paused) return;
     const answers = peer.acks && peer.features.has('ref');
     for (const [topic, data] of this._later.items()) {
       // Keep the order between updates of all topics and updates of one.
-      const held = topic === undefined ? this._inFlight.size > 0 : this._inFlight.has(undefined);
-      if (held || this._publishes.paused) return;
+      if (topic ? this._inFlight.has(undefined) : this._inFlight.size) return;
       if (this._inFlight.has(topic)) continue;
       const refs = this._waiting.get(topic) ?? [];
       this._waiting.delete(topic);
@@ -165,22 +164,20 @@ export class OwnPresence {
     this.flush();
   }
 
-  /** The server refused an update; returns false if its `ref` is not known. */
-  rejected(frame: ErrorFrame): boolean {
+  /** The server refused the update with the `ref`, if there is one. */
+  rejected(frame: ErrorFrame): void {
     const update = this._take(frame.ref);
-    if (!update) return false;
+    if (!update) return;
     const { topic, data, refs } = update;
     if (frame.code === RATE_LIMITED) {
       this._later.restore(topic, data);
       this._wait(topic, refs);
       this._mergeWaiting();
-      this._publishes.pause(frame.retry_after_ms);
     } else {
       this._own.forget(topic, this._later.missing(topic, data));
       this._reject(refs, { ...frame, topic: frame.topic ?? topic });
       this.flush();
     }
-    return true;
   }
 
   /** The connection is lost: send unacknowledged updates again. */

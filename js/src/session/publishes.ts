@@ -22,7 +22,7 @@ const PAUSE = 1_000;
 /** Longest pause that a server may impose, milliseconds. */
 const MAX_PAUSE = 60_000;
 
-/** Milliseconds without an answer from which publishes in flight use up the budget. */
+/** Milliseconds without an answer from which unanswered publishes use up the budget. */
 const STALL = 400;
 
 /** The credit of the lanes if none has waited. */
@@ -77,8 +77,10 @@ export class Publishes {
   private _credit = NO_CREDIT;
   /** Budget for sending, in thousandths of a message. */
   private _budget = 0;
-  /** Milliseconds since an answer, while publishes are in flight. */
+  /** Milliseconds since an answer, while the server owes one. */
   private _silence = 0;
+  /** Number of messages given up in flight since then. */
+  private _abandoned = 0;
   /** Milliseconds of delay by the rate limit; a pause counts as a second. */
   private _held = 0;
 
@@ -143,11 +145,13 @@ export class Publishes {
 
   /** Give up publishes whose time has passed. None takes the place of another. */
   expire(due: readonly Pick<Publish, 'ref'>[]): void {
+    this._abandoned += this._flight._messages;
     for (const { ref } of due) {
       const name = `p${ref}`;
       const entry = this._flight._byRef(name) ?? this._queue._byRef(name);
       if (entry) this._giveUp(entry, 'timeout', 'It could not be sent in time.');
     }
+    this._abandoned -= this._flight._messages;
     this.flush();
   }
 
@@ -174,14 +178,19 @@ export class Publishes {
   paced(): void {
     const { rate, burst } = this._context.peer as Peer;
     const { paceInterval } = this._context.options;
-    const flying = this._flight._messages;
+    // The server counts publishes when it reads them: after a stall, all at once.
+    const uncounted = this._flight._messages + this._abandoned;
     this._held += this.paused ? PAUSE : paceInterval;
     this.paused = false;
-    this._silence = flying && this._silence + paceInterval;
-    // The server counts publishes when it reads them: after a stall, all at once.
-    const uncounted = this._silence > STALL ? flying : 0;
-    this._budget = Math.min((burst - uncounted) * 1000, this._budget + rate * paceInterval);
+    this._silence = uncounted && this._silence + paceInterval;
+    const most = burst - (this._silence > STALL ? uncounted : 0);
+    this._budget = Math.min(most * 1000, this._budget + rate * paceInterval);
     this.flush();
+  }
+
+  /** The server sent a frame that is not a message: it reads what was sent. */
+  heard(): void {
+    this._silence = this._abandoned = 0;
   }
 
   /** The server answered; returns false if nothing is in flight under the `ref`. */
@@ -189,25 +198,23 @@ export class Publishes {
     const entry = this._flight._byRef(frame.ref);
     if (!entry) return false;
     const all = frame.results ?? [frame as PublishResult];
-    let pause = 0;
-    entry._unanswered().forEach((slot, n) => {
-      pause = Math.max(pause, this._setResult(entry, slot, all[n] ?? UNANSWERED));
-    });
-    this._settleOrRequeue(entry, pause);
+    this._take(
+      entry,
+      entry._unanswered().map((slot, n) => [slot, all[n] ?? UNANSWERED]),
+    );
     return true;
   }
 
-  /** The server refused; returns false if nothing is in flight under the `ref`. */
-  rejected(frame: ErrorFrame): boolean {
+  /** The server refused what is in flight under the `ref`, if anything. */
+  rejected(frame: ErrorFrame): void {
     const entry = this._flight._byRef(frame.ref);
-    if (!entry) return false;
+    if (!entry) return;
     if (frame.code === RATE_LIMITED) {
-      this._settleOrRequeue(entry, frame.retry_after_ms || PAUSE);
+      this._take(entry, []);
     } else {
       this._settle(entry, { ...frame, kind: 'rejected' });
       this.flush();
     }
-    return true;
   }
 
   /** Send nothing for the given time. */
@@ -283,20 +290,30 @@ export class Publishes {
     this._settle(entry, { kind: 'acked', results });
   }
 
-  /** Record the result of one message; returns the milliseconds to pause if it was refused for now. */
-  _setResult(entry: PublishState, slot: number, result: PublishResult): number {
-    const { error } = result;
-    this._silence = 0;
-    if (error?.code === RATE_LIMITED) return error.retry_after_ms || PAUSE;
-    const { id } = entry._publish.messages[slot] as Publication;
-    entry._results[slot] = error || result.id ? result : ({ ...result, id } as PublishResult);
-    return 0;
-  }
-
-  /** Settle a publish when all of it is answered; otherwise send the rest again. */
-  _settleOrRequeue(entry: PublishState, pause: number): void {
-    if (pause) this.pause(pause);
+  /**
+   * Take the results of messages in flight, by slot. When all of a publish is answered, settle it;
+   * send messages again that were refused for now.
+   *
+   * @param more The server will answer other messages of the publish.
+   */
+  _take(
+    entry: PublishState,
+    answers: readonly (readonly [slot: number, result: PublishResult])[],
+    more?: boolean,
+  ): void {
     const { _publish, _results: results } = entry;
+    let pause = 0;
+    for (const [slot, result] of answers) {
+      const { error } = result;
+      if (error?.code === RATE_LIMITED) {
+        pause = Math.max(pause, error.retry_after_ms || PAUSE);
+      } else {
+        const { id } = _publish.messages[slot] as Publication;
+        results[slot] = error || result.id ? result : ({ ...result, id } as PublishResult);
+      }
+    }
+    if (pause) this.pause(pause);
+    if (more) return;
     const left = entry._unanswered().length;
     if (left) {
       entry._sent = entry._doubted || left < _publish.messages.length;

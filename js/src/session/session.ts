@@ -143,7 +143,9 @@ export class Session {
       table.onAuthError(lifecycle, frame);
     } else if (lifecycle.linked) {
       if (endsConnection(frame)) lifecycle._attempts._requestedWait = frame.retry_after_ms ?? 0;
-      if (!operations?.rejected(frame)) context.ports.problem(frame);
+      operations?.rejected(frame);
+      // With a `ref`, it concerns a request, whose call may have ended with a timeout.
+      if (!frame.ref) context.ports.problem(frame);
     }
     this._endStep();
   }

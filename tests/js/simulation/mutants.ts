@@ -141,8 +141,8 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   '`rate_limited` settles a publish': {
     file: 'session/publishes.ts',
-    from: 'if (error?.code === RATE_LIMITED) return',
-    to: 'if (false) return',
+    from: 'if (error?.code === RATE_LIMITED) {',
+    to: 'if (false) {',
   },
   'a batch is repeated as a whole': {
     file: 'session/publish_state.ts',

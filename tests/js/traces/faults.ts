@@ -199,23 +199,38 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
   'a pause keeps the budget': replaced('publishes.ts', 'this._budget = (burst - rate) * 1000;'),
   'the budget grows beyond the burst': replaced(
     'publishes.ts',
-    'Math.min((burst - uncounted) * 1000, this._budget + rate * paceInterval)',
+    'Math.min(most * 1000, this._budget + rate * paceInterval)',
     'this._budget + rate * paceInterval',
   ),
   'publishes in flight do not use up the budget of a stalled connection': replaced(
     'publishes.ts',
-    'this._silence > STALL ? flying : 0',
+    'this._silence > STALL ? uncounted : 0',
     '0',
   ),
   'publishes in flight use up the budget at once': replaced(
     'publishes.ts',
-    'this._silence > STALL ? flying : 0',
-    'flying',
+    'this._silence > STALL ? uncounted : 0',
+    'uncounted',
   ),
   'an answer does not end a stall': replaced(
     'publishes.ts',
-    '    this._silence = 0;\n    if (error',
-    '    if (error',
+    'this._silence = this._abandoned = 0;',
+    'this._abandoned = 0;',
+  ),
+  'publishes that a stalled server reads late count again and again': replaced(
+    'publishes.ts',
+    'this._silence = this._abandoned = 0;',
+    'this._silence = 0;',
+  ),
+  'publishes given up do not use up the budget of a stalled connection': replaced(
+    'publishes.ts',
+    'this._flight._messages + this._abandoned',
+    'this._flight._messages',
+  ),
+  'an error does not end a stall': replaced(
+    'operations.ts',
+    'publishes.heard();\n    if (subscriptions',
+    'if (subscriptions',
   ),
   'publishes in flight are not bounded': replaced(
     'publishes.ts',

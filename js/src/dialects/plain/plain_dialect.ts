@@ -185,13 +185,9 @@ export class PlainDialect {
     left?.delete(slot);
     const isError = frame.type === 'error';
     if (!isError) this._session.lifecycle._noteUseful();
-    const pause = publishes._setResult(
-      entry,
-      slot,
-      isError ? refusal(frame) : (frame as PublishResult),
-    );
-    if (!left?.size) publishes._settleOrRequeue(entry, pause);
-    else if (pause) publishes.pause(pause);
+    publishes.heard();
+    const result = isError ? refusal(frame) : (frame as PublishResult);
+    publishes._take(entry, [[slot, result]], !!left?.size);
     this._session._endStep();
     return true;
   }

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.session.peer import Peer
     from hanzoai.pubsub.session.ports import TimerName
 
+RATE_LIMITED: Final = "rate_limited"
+"""The code of a rejection because of the publish rate."""
+
 _UNEXPLAINED: Final = frozenset({None, 1000, 1002, 1005, 1006, 1011, 1015})
 """Close codes that a middlebox may have caused; other codes are from the server."""
 

@@ -10,10 +10,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hanzoai.pubsub.generated.wire import PresenceUpdateFrame
+from hanzoai.pubsub.session.events import RATE_LIMITED
 from hanzoai.pubsub.session.members import topics_of
 from hanzoai.pubsub.session.ports import Acked, Rejected
 from hanzoai.pubsub.session.publish_state import rejection
-from hanzoai.pubsub.session.publishes import RATE_LIMITED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -136,13 +136,12 @@ class OwnPresence:
     def flush(self) -> None:
         """Send waiting updates, if allowed now."""
         peer = self._context.peer
-        if peer is None:
+        if peer is None or self._publishes.paused:
             return
         answers = peer.acks and "ref" in peer.features
         for topic, data in list(self._later.items()):
             # Keep the order between an update for all topics and one for a single topic.
-            held = bool(self._in_flight) if topic is None else None in self._in_flight
-            if held or self._publishes.paused:
+            if self._in_flight if topic is None else None in self._in_flight:
                 return
             if topic in self._in_flight:
                 continue
@@ -164,22 +163,20 @@ class OwnPresence:
             self._settle(update.refs, _ACKNOWLEDGED)
             self.flush()
 
-    def rejected(self, frame: ErrorFrame) -> bool:
-        """The server rejected it; False if the `ref` is unknown."""
+    def rejected(self, frame: ErrorFrame) -> None:
+        """The server rejected the update with the `ref`, if there is one."""
         update = self._take(frame.ref)
         if update is None:
-            return False
+            return
         if frame.code == RATE_LIMITED:
             self._later.restore(update.topic, update.data)
             self._wait(update.topic, update.refs)
             self._merge_waiting()
-            self._publishes.pause(frame.retry_after_ms)
         else:
             self._own.forget(update.topic, self._later.missing(update.topic, update.data))
             error = rejection(frame)
             self._reject(update.refs, replace(error, topic=error.topic or update.topic))
             self.flush()
-        return True
 
     def lost(self) -> None:
         """The connection is lost: unanswered updates are sent again."""

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from itertools import islice, takewhile
+from itertools import chain, islice, repeat, takewhile
 from typing import TYPE_CHECKING, Final, cast
 
 from hanzoai.pubsub.generated.wire import ErrorFrame, PublishFrame, PublishResult
 from hanzoai.pubsub.model import trusted
+from hanzoai.pubsub.session.events import RATE_LIMITED
 from hanzoai.pubsub.session.ports import Acked, Rejected, Unknown
 from hanzoai.pubsub.session.publish_state import (
     UNANSWERED,
@@ -25,7 +26,7 @@ from hanzoai.pubsub.session.publish_state import (
 from hanzoai.pubsub.session.turns import next_turn
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from hanzoai.pubsub.generated.wire import PublishedFrame
     from hanzoai.pubsub.session.context import Context
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.session.requests import Publish
     from hanzoai.pubsub.session.turns import Lane
 
-RATE_LIMITED: Final = "rate_limited"
 PAUSE: Final = 1_000
 """Milliseconds to pause after `rate_limited` if the server states no time."""
 
@@ -45,7 +45,7 @@ SLOW: Final = 1_000
 """Milliseconds of delay from which a publish counts as slowed."""
 
 STALL: Final = 400
-"""Milliseconds without an answer from which publishes in flight use up the budget."""
+"""Milliseconds without an answer from which unanswered publishes use up the budget."""
 
 _ONE: Final = {"message", "ref"}
 """Fields of a frame that publishes one message."""
@@ -82,7 +82,9 @@ class Publishes:
         self._number = 0
         self._credit: dict[Lane, int] = {}
         self._budget = 0
-        self._silence = 0  # ms since an answer, while publishes are in flight
+        # While the server owes answers: ms since one, and messages given up in flight since then.
+        self._silence = 0
+        self._abandoned = 0
         self.paused = False
         self._held = 0  # ms for which the rate has held publishes back; a pause counts as a second
         self.slowed = 0
@@ -158,10 +160,12 @@ class Publishes:
         """Give up publishes: their deadlines have passed. None takes the place of another."""
         late = Rejected("timeout", "It could not be sent in time.")
         waiting = {entry.publish.ref: entry for entry in self._queue.values()}
+        self._abandoned += self._flying[0]
         for ref in refs:
             entry = self._flight.get(f"p{ref}") or waiting.get(ref)
             if entry is not None:
                 self._settle(entry, Unknown() if entry.sent else late)
+        self._abandoned -= self._flying[0]
         self.flush()
 
     # ---------------------------------------------------------------- from the connection
@@ -184,13 +188,17 @@ class Publishes:
         """The timer `pace` fired: refill the budget."""
         self._held += PAUSE if self.paused else self._interval
         self.paused = False
-        self._silence = self._silence + self._interval if self._flight else 0
         peer = cast("Peer", self._context.peer)
         # The server counts publishes when it reads them: after a stall, all at once.
-        uncounted = self._flying[0] if self._silence > STALL else 0
-        most = (peer.burst - uncounted) * 1000
+        uncounted = self._flying[0] + self._abandoned
+        self._silence = self._silence + self._interval if uncounted else 0
+        most = (peer.burst - (uncounted if self._silence > STALL else 0)) * 1000
         self._budget = min(most, self._budget + peer.rate * self._interval)
         self.flush()
+
+    def heard(self) -> None:
+        """The server sent a frame that is not a message: it reads what was sent."""
+        self._silence = self._abandoned = 0
 
     def published(self, frame: PublishedFrame) -> bool:
         """The server answered; False if the `ref` is unknown."""
@@ -200,32 +208,25 @@ class Publishes:
         publish = entry.publish
         if len(publish.messages) == 1 and frame.results is None:
             # Fast path: nearly every answer is to one message.
-            self._silence = 0
             self._settle(entry, Acked((result_of(frame, publish.messages[0].id),)))
             if self._queue:
                 self.flush()
             return True
         results = [result_of(frame, None)] if frame.results is None else frame.results
-        pause: int | None = None
-        for n, slot in enumerate(entry.unanswered()):
-            result = results[n] if n < len(results) else UNANSWERED
-            asked = self.set_result(entry, slot, result)
-            if asked is not None:
-                pause = max(pause or 0, asked)
-        self.settle_or_requeue(entry, pause)
+        answers = chain(results, repeat(UNANSWERED))
+        self.take(entry, {slot: next(answers) for slot in entry.unanswered()})
         return True
 
-    def rejected(self, frame: ErrorFrame) -> bool:
-        """The server rejected it; False if the `ref` is unknown."""
+    def rejected(self, frame: ErrorFrame) -> None:
+        """The server rejected what is in flight with the `ref`, if anything."""
         entry = self._flight.get(frame.ref or "")
         if entry is None:
-            return False
+            return
         if frame.code == RATE_LIMITED:
-            self.settle_or_requeue(entry, frame.retry_after_ms or PAUSE)
+            self.take(entry, {})
         else:
             self._settle(entry, rejection(frame))
             self.flush()
-        return True
 
     def pause(self, milliseconds: int | None) -> None:
         """Pause sending for this long after `rate_limited`."""
@@ -331,21 +332,31 @@ class Publishes:
         if peer.rate and self._budget < peer.burst * 1000 and "pace" not in self._timers:
             self._timers.start("pace", self._interval)
 
-    def set_result(self, entry: PublishState, slot: int, result: PublishResult) -> int | None:
-        """Process the result of one message; milliseconds to pause if the rate rejected it."""
-        self._silence = 0
-        error = result.error
-        if error is not None and error.code == RATE_LIMITED:
-            return error.retry_after_ms or PAUSE
-        if error is None and result.id is None:
-            result = result.model_copy(update={"id": entry.publish.messages[slot].id})
-        entry.results[slot] = result
-        return None
+    def take(
+        self, entry: PublishState, answers: Mapping[int, PublishResult], *, more: bool = False
+    ) -> None:
+        """Take the results of messages in flight.
 
-    def settle_or_requeue(self, entry: PublishState, pause: int | None) -> None:
-        """Settle a publish when all of it is answered; otherwise, send the rest again."""
-        if pause is not None:
+        Args:
+            entry: Their publish. When all of it is answered, it is settled; messages that the rate
+                rejected are sent again.
+            answers: The results by slot.
+            more: The server will answer other messages of the publish.
+        """
+        pause = 0
+        for slot, result in answers.items():
+            error = result.error
+            if error is not None and error.code == RATE_LIMITED:
+                pause = max(pause, error.retry_after_ms or PAUSE)
+            elif error is None and result.id is None:
+                sent = entry.publish.messages[slot]
+                entry.results[slot] = result.model_copy(update={"id": sent.id})
+            else:
+                entry.results[slot] = result
+        if pause:
             self.pause(pause)
+        if more:
+            return
         if left := entry.unanswered():
             entry.sent = entry.doubted or len(left) < len(entry.results)
             newest = self._newest(entry.publish)

@@ -15,6 +15,7 @@ from hanzoai.pubsub.generated.wire import ErrorFrame, MessageFrame, PublishedFra
 from hanzoai.pubsub.session.context import Context
 from hanzoai.pubsub.session.events import (
     NO_DETAILS,
+    RATE_LIMITED,
     TIMEOUTS,
     SessionEvent,
     action_of,
@@ -26,7 +27,7 @@ from hanzoai.pubsub.session.own_presence import OwnPresence
 from hanzoai.pubsub.session.peer import read_peer
 from hanzoai.pubsub.session.ports import Rejected
 from hanzoai.pubsub.session.publish_state import rejection
-from hanzoai.pubsub.session.publishes import RATE_LIMITED, Publishes
+from hanzoai.pubsub.session.publishes import Publishes
 from hanzoai.pubsub.session.subscriptions import Subscriptions
 
 if TYPE_CHECKING:
@@ -227,6 +228,7 @@ class Session:
 
     def published(self, frame: PublishedFrame) -> None:
         """Like `receive`, for the answer to a publish: most other frames are one."""
+        self.publishes.heard()
         if self._context.peer is not None:
             self.lifecycle.note_useful()
             if not self.publishes.published(frame):
@@ -238,6 +240,7 @@ class Session:
     def _take(self, frame: wire.ServerFrame, at: int) -> None:
         """Process a frame."""
         lifecycle = self.lifecycle
+        self.publishes.heard()
         match frame:
             case wire.AuthOkFrame():
                 peer = read_peer(frame, at, incremental=lifecycle.has_pings)
@@ -268,12 +271,13 @@ class Session:
         """The server rejected a request, or sent an error of its own."""
         if ends_connection(frame):
             self.lifecycle.attempts.requested_wait = frame.retry_after_ms or 0
-        parts = (self.publishes, self.own_presence, self.subscriptions)
-        if any(part.rejected(frame) for part in parts):
+        if self.subscriptions.rejected(frame):
             return
         if frame.code == RATE_LIMITED and self._context.peer is not None:
             self.publishes.pause(frame.retry_after_ms)
-        if frame.ref is None:  # otherwise, the call of this request has ended with a timeout
+        self.publishes.rejected(frame)
+        self.own_presence.rejected(frame)
+        if not frame.ref:  # otherwise, the call of this request may have ended with a timeout
             self._ports.problem(rejection(frame))
 
     def _called(self) -> None:

@@ -27,8 +27,8 @@ from hanzoai.pubsub.generated.wire import (
     UnsubscribeFrame,
 )
 from hanzoai.pubsub.session.cursor import SeqCursor
+from hanzoai.pubsub.session.events import RATE_LIMITED
 from hanzoai.pubsub.session.publish_state import result_of
-from hanzoai.pubsub.session.publishes import RATE_LIMITED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -211,11 +211,8 @@ class PlainDialect:
         else:
             session.lifecycle.note_useful()
             result = result_of(frame, entry.publish.messages[slot].id)
-        pause = publishes.set_result(entry, slot, result)
-        if not left:
-            publishes.settle_or_requeue(entry, pause)
-        elif pause is not None:
-            publishes.pause(pause)
+        publishes.heard()
+        publishes.take(entry, {slot: result}, more=bool(left))
         session.end_step()
         return True
 
