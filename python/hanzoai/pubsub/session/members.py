@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from pydantic import ValidationError
 
 from hanzoai.pubsub.generated.wire import PresenceMember
-from hanzoai.pubsub.topics import TopicTrie, is_wildcard
+from hanzoai.pubsub.session.topic_tree import TopicTree
+from hanzoai.pubsub.topics import is_wildcard
 from hanzoai.pubsub.values import PresenceChange
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Container, Iterator, Mapping, Sequence
+    from collections.abc import Container, Iterator, Mapping, Sequence
 
     from hanzoai.pubsub.generated.wire import Message
     from hanzoai.pubsub.session.routes import Routes
@@ -33,7 +34,7 @@ _REQUIRED: Final = frozenset({"user_id", "name", "joined_at", "last_seen"})
 
 
 class _Room:
-    __slots__ = ("awaited", "complete", "members", "proven", "topic")
+    __slots__ = ("awaited", "complete", "members", "opened", "proven", "topic")
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
@@ -42,6 +43,8 @@ class _Room:
         self.awaited: dict[str, PresenceMember] = {}
         self.complete = False
         self.proven = True
+        # Grows with each opening of a room: the order of the rooms.
+        self.opened = 0
 
 
 class PresenceMembers:
@@ -57,6 +60,8 @@ class PresenceMembers:
 
     def __init__(self) -> None:
         self._rooms: OrderedDict[str, _Room] = OrderedDict()
+        self._tree = TopicTree()
+        self._opened = 0
 
     def lists(
         self, patterns: Sequence[str], others: Sequence[str], *, hidden: bool
@@ -65,8 +70,8 @@ class PresenceMembers:
 
         If `hidden`, the lists are empty.
         """
-        known = set(topics_of(others, self._rooms))
-        for topic in topics_of(patterns, self._rooms):
+        known = set(self._matching(others))
+        for topic in self._matching(patterns):
             if topic not in known and (room := self._rooms[topic]).complete:
                 yield PresenceChange(topic, () if hidden else _in_order(room), "snapshot")
 
@@ -160,7 +165,7 @@ class PresenceMembers:
             watched: The patterns of all subscriptions with presence.
         """
         out: list[PresenceChange] = []
-        for topic in topics_of(patterns, self._rooms):
+        for topic in self._matching(patterns):
             room = self._rooms[topic]
             if room.proven or (room.complete and topic in watched) or not room.members:
                 continue
@@ -173,9 +178,9 @@ class PresenceMembers:
 
     def drop(self, patterns: Sequence[str], routes: Routes) -> None:
         """Drop the topics of some patterns that lead nowhere."""
-        for topic in topics_of(patterns, self._rooms):
+        for topic in self._matching(patterns):
             if not routes.matching(topic):
-                del self._rooms[topic]
+                self._remove(topic)
 
     def _open(self, topic: str) -> _Room:
         room = self._rooms.get(topic)
@@ -183,21 +188,24 @@ class PresenceMembers:
             if len(self._rooms) >= MAX_TOPICS:
                 empty = [name for name, each in self._rooms.items() if not each.members]
                 for name in empty or [next(iter(self._rooms))]:
-                    del self._rooms[name]
+                    self._remove(name)
             room = self._rooms[topic] = _Room(topic)
+            self._tree.add(topic)
         else:
             self._rooms.move_to_end(topic)
+        self._opened = room.opened = self._opened + 1
         return room
 
+    def _remove(self, topic: str) -> None:
+        del self._rooms[topic]
+        self._tree.discard(topic)
 
-def topics_of(patterns: Sequence[str], topics: Collection[str | None]) -> list[str]:
-    """Those of some topics that any of the patterns matches."""
-    if not any(map(is_wildcard, patterns)):
-        return [pattern for pattern in patterns if pattern in topics]
-    trie: TopicTrie[None] = TopicTrie()
-    for pattern in patterns:
-        trie.insert(pattern, None)
-    return [topic for topic in topics if topic and trie.match(topic)]
+    def _matching(self, patterns: Sequence[str]) -> list[str]:
+        """The topics that any of the patterns matches; the least recently opened one first."""
+        if not any(map(is_wildcard, patterns)):
+            return [pattern for pattern in patterns if pattern in self._rooms]
+        found = {topic for pattern in patterns for topic in self._tree.matching(pattern)}
+        return sorted(found, key=lambda topic: self._rooms[topic].opened)
 
 
 def _put(

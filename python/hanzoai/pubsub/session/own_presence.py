@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hanzoai.pubsub.generated.wire import PresenceUpdateFrame
 from hanzoai.pubsub.session.events import RATE_LIMITED
-from hanzoai.pubsub.session.members import topics_of
 from hanzoai.pubsub.session.ports import Acked, Rejected
 from hanzoai.pubsub.session.publish_state import rejection
+from hanzoai.pubsub.topics import TopicTrie, is_wildcard
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from hanzoai.pubsub.generated.wire import ErrorFrame
     from hanzoai.pubsub.session.context import Context
@@ -91,9 +91,19 @@ class PresenceValues:
 
     def drop(self, patterns: Sequence[str], routes: Routes) -> None:
         """Drop updates of the topics of some patterns that lead nowhere."""
-        for topic in topics_of(patterns, self._by_topic):
+        for topic in _topics_of(patterns, self._by_topic):
             if not routes.matching(topic):
                 del self._by_topic[topic]
+
+
+def _topics_of(patterns: Sequence[str], topics: Collection[str | None]) -> list[str]:
+    """Those of some topics that any of the patterns matches."""
+    if not any(map(is_wildcard, patterns)):
+        return [pattern for pattern in patterns if pattern in topics]
+    trie: TopicTrie[None] = TopicTrie()
+    for pattern in patterns:
+        trie.insert(pattern, None)
+    return [topic for topic in topics if topic and trie.match(topic)]
 
 
 class OwnPresence:
