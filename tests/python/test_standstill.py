@@ -69,31 +69,40 @@ async def test_advancing_time_is_not_a_stall() -> None:
     assert lines == []
 
 
+@pytest.mark.parametrize("server", ["pubsub_memory", "own_server"])
 def test_a_hanging_test_prints_the_reason_despite_captured_output(
-    pytester: pytest.Pytester,
+    pytester: pytest.Pytester, server: str
 ) -> None:
     pytester.makeini("[pytest]\nasyncio_mode = auto\nasyncio_default_fixture_loop_scope = function")
     pytester.makepyfile(
         """
-        import asyncio
         import os
 
-        async def test_it_hangs(pubsub_memory):
-            pubsub_memory._standstill._patience = 0.01
-            pubsub_memory._standstill.stop()
-            pubsub_memory._standstill.start()
-            tell = pubsub_memory.tell
+        import pytest
+
+        from hanzoai.pubsub.testing import MemoryServer
+
+        @pytest.fixture
+        async def own_server():
+            async with MemoryServer() as server:
+                yield server
+
+        async def test_it_hangs(SERVER):
+            SERVER._standstill._patience = 0.01
+            SERVER._standstill.stop()
+            SERVER._standstill.start()
+            tell = SERVER.tell
 
             def tell_and_die(sentence):
                 tell(sentence)
                 os._exit(3)
 
-            pubsub_memory.tell = tell_and_die
-            ps = pubsub_memory.client()
+            SERVER.tell = tell_and_die
+            ps = SERVER.client()
             await ps.connect()
-            pubsub_memory.cut()
+            SERVER.cut()
             await ps.publish("x", {"data": 1})
-        """
+        """.replace("SERVER", server)
     )
     result = pytester.runpytest_subprocess("-p", "no:cacheprovider")
     assert result.ret == 3

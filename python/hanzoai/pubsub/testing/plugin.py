@@ -13,11 +13,14 @@ Importing this module imports neither the client nor the server.
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import pytest
+
+from hanzoai.pubsub.testing import standstill
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -48,11 +51,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the marker."""
+    """Declare the marker, and let each `MemoryServer` write to the terminal."""
     config.addinivalue_line(
         "markers",
         f"{MARKER}(**settings): settings of the fixtures `pubsub_server`, `pubsub_memory`",
     )
+    config.add_cleanup(standstill.report_by(_on_the_terminal(config)))
 
 
 def _scope(fixture_name: str, config: pytest.Config) -> Any:
@@ -74,17 +78,17 @@ async def pubsub_memory(request: pytest.FixtureRequest) -> AsyncIterator[MemoryS
     from hanzoai.pubsub.testing.server import MemoryServer
 
     async with MemoryServer(**_settings(request)) as server:
-        server.tell = _on_the_terminal(request)
         yield server
 
 
-def _on_the_terminal(request: pytest.FixtureRequest) -> Callable[[str], None]:
+def _on_the_terminal(config: pytest.Config) -> Callable[[str], None]:
     """Write past pytest's capture: a test that hangs would not show captured output."""
-    capture = cast("Any", request.config.pluginmanager.getplugin("capturemanager"))
 
     def tell(sentence: str) -> None:
+        capture = cast("Any", config.pluginmanager.getplugin("capturemanager"))
+        test = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0]
         with nullcontext() if capture is None else capture.global_and_fixture_disabled():
-            sys.stderr.write(f"\n{request.node.nodeid}: {sentence}\n")
+            sys.stderr.write(f"\n{test}: {sentence}\n")
             sys.stderr.flush()
 
     return tell

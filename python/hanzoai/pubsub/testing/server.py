@@ -22,7 +22,7 @@ from hanzoai.pubsub.generated.wire import ServerFrame
 from hanzoai.pubsub.settings.checks import check_choice, check_whole
 from hanzoai.pubsub.testing.clock import VirtualClock
 from hanzoai.pubsub.testing.link import Link
-from hanzoai.pubsub.testing.standstill import Standstill, report_to_stderr
+from hanzoai.pubsub.testing.standstill import Standstill, report
 from hanzoai.pubsub.transports import TransportFailed, memory
 
 if TYPE_CHECKING:
@@ -80,7 +80,8 @@ class MemoryServer(Generic[C]):
         received: Frames that clients sent, newest last, without tokens; at most 10,000.
         attempts: Transports that clients dialed, newest last; at most 10,000.
         tell: Called once for each standstill: something waits for virtual time, and the clock has
-            not moved for five real seconds. Default: writes to standard error.
+            not moved for five real seconds. Default: writes to standard
+            error, in pytest past its capture.
         random: Source of the jitter, made from ``seed``.
 
     Raises:
@@ -130,7 +131,7 @@ class MemoryServer(Generic[C]):
         self._refused: TransportName | None = None
         self._frozen = False
         self._losing: dict[str, int] = {}
-        self.tell: Callable[[str], None] = report_to_stderr
+        self.tell: Callable[[str], None] = report
         self._standstill: Standstill | None = None
 
     # ------------------------------------------------------------ start and stop

@@ -73,10 +73,23 @@ class Standstill:
         self.start()
 
 
-def report_to_stderr(sentence: str) -> None:
-    """Write the report to standard error."""
+def _to_stderr(sentence: str) -> None:
     sys.stderr.write(f"hanzoai.pubsub.testing: {sentence}\n")
     sys.stderr.flush()
 
 
-__all__ = ["PATIENCE", "Standstill", "report_to_stderr"]
+_reports: Final[list[Callable[[str], None]]] = [_to_stderr]
+
+
+def report(sentence: str) -> None:
+    """Write a report to standard error, or as the newest `report_by` says."""
+    _reports[-1](sentence)
+
+
+def report_by(write: Callable[[str], None]) -> Callable[[], None]:
+    """Write reports with a function, until the returned function is called."""
+    _reports.append(write)
+    return lambda: _reports.remove(write)
+
+
+__all__ = ["PATIENCE", "Standstill", "report", "report_by"]
