@@ -133,7 +133,7 @@ interface Part {
  * @param ended Called when no component has used it for a while.
  */
 export function createStore(
-  client: Pick<PubSub, 'subscribe' | 'publish' | 'on' | 'lastFailure'>,
+  client: Pick<PubSub, 'subscribe' | 'publish' | 'on' | 'state' | 'lastFailure'>,
   topics: readonly string[],
   pace: Pace,
   ended: () => void,
@@ -209,22 +209,25 @@ export function createStore(
     const { limit: _, ...options } = from ?? {};
     // A later presence subscription does not change the status of the messages.
     const update = part.beside ? () => {} : show;
-    let trouble = tokenError(client.lastFailure);
-    const stop = client.on('state', () => {
-      const before = trouble?.message;
-      trouble = tokenError(client.lastFailure);
-      if (trouble?.message !== before) update({ error: trouble });
-    });
     let subscription: Subscription | undefined;
+    const refresh = (): void => {
+      const error = tokenError(client.lastFailure);
+      update({
+        status: subscription && client.state === 'connected' ? 'live' : 'joining',
+        // The same trouble is the same object, so that effects of a component do not run again.
+        error: error?.message === state.error?.message ? state.error : error,
+      });
+    };
+    const stop = client.on('state', refresh);
     try {
-      update({ status: 'joining', error: trouble });
+      refresh();
       subscription = await client.subscribe(topics, {
         ...options,
         presence: withPresence,
         signal,
         timeout: PATIENCE,
       });
-      update({ status: 'live' });
+      refresh();
       for await (const event of subscription.events()) {
         if (event.kind === 'presence') {
           const { topic, members: those } = event.presence;

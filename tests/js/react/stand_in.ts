@@ -64,7 +64,7 @@ export interface Sent {
 
 /** A client whose subscriptions deliver what the test sends. */
 function standIn(): {
-  readonly client: Pick<PubSub, 'subscribe' | 'publish' | 'on' | 'lastFailure'>;
+  readonly client: Pick<PubSub, 'subscribe' | 'publish' | 'on' | 'state' | 'lastFailure'>;
   readonly asked: Asked[];
   readonly sent: Sent[];
 } {
@@ -118,7 +118,8 @@ function standIn(): {
       },
     };
   };
-  const client = { subscribe, publish, on: () => () => {}, lastFailure: undefined };
+  const on = (): (() => void) => () => {};
+  const client = { subscribe, publish, on, state: 'connected', lastFailure: undefined };
   return { client: client as unknown as PubSub, asked, sent };
 }
 

@@ -283,11 +283,37 @@ for (const [words, token, code] of [
     peer.socket.drop();
     await clock.advance(100);
     beat.draw();
-    assert.equal(store.state.status, 'live');
+    assert.equal(store.state.status, 'joining');
     assert.equal((store.state.error as AuthError).code, code);
+
+    // The same trouble stays the same object.
+    const { error } = store.state;
+    await clock.advance(100);
+    beat.draw();
+    assert.equal(store.state.error, error);
     await ps.close({ timeout: 0 });
   });
 }
+
+test('a topic is joining while there is no connection, and live again with the next one', async () => {
+  const { ps, peer, clock } = virtualClient({ retry: { base: 10, cap: 10 } });
+  const beat = new Beat();
+  const store = createStore(ps, ['a.b'], beat, nothing);
+  const seen: string[] = [];
+  store.use({}, () => seen.push(store.state.status));
+  const pass = async (): Promise<void> => {
+    await clock.advance(100);
+    beat.draw();
+  };
+  await pass();
+  peer.isDown = true;
+  peer.socket.drop();
+  await pass();
+  peer.isDown = false;
+  await pass();
+  assert.deepEqual(seen, ['live', 'joining', 'live']);
+  await ps.close({ timeout: 0 });
+});
 
 test('an unreachable server is not an error of a topic', async () => {
   const { ps, peer, clock } = virtualClient({ transport: 'websocket' });
