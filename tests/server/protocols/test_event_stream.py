@@ -233,6 +233,27 @@ async def test_without_an_identity_nothing_is_allowed_and_with_one_what_the_rule
         assert await reader.ended() == b""
 
 
+async def test_the_rules_also_filter_the_topics_that_stay_on_the_listener() -> None:
+    class Rules:
+        def may_publish(self, identity: object, topic: str) -> bool:
+            return True
+
+        def may_subscribe(self, identity: object, topic: str) -> bool:
+            return topic != "a secret"
+
+    async with (
+        broker() as node,
+        events(node.url, b"*") as reader,
+        events(node.url, b"demo.b") as sender,
+    ):
+        await node.has(2)
+        rules: Any = Rules()
+        node.connections.policy = rules
+        sender.event(b"a secret", b"1")
+        sender.event(b"an open topic", b"2")
+        assert await reader.next() == (b"an open topic", b"2")
+
+
 async def test_the_first_denied_read_and_the_first_denied_publish_are_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

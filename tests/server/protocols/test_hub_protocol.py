@@ -149,6 +149,15 @@ async def test_a_denied_request_is_answered_with_0_and_logged(
         assert await nobody.publish(b"x", b"demo.a") == 0
 
 
+async def test_topics_of_the_hub_and_of_the_listener_have_one_limit() -> None:
+    async with relay(max_subscriptions=3) as (_, url), hub(url) as peer:
+        id_, count = await peer.subscribe(b"demo.a", b"a local topic", b"demo.b", b"demo.c")
+        assert count == 3
+        assert await peer.add(id_, b"another local topic") == 0
+        assert await peer.remove(id_, b"a local topic") == 1
+        assert await peer.add(id_, b"another local topic") == 1
+
+
 async def test_a_publisher_above_the_rate_waits_for_its_answer() -> None:
     async with (
         relay(publish_rate_service=200, publish_burst=50) as (_, url),
