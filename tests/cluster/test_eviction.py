@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pubsub_server.backplanes.redis import writer
 from pubsub_server.backplanes.redis.link import Link
 from tests.cluster.fleet import nodes, peer
 from tests.cluster.store import running
@@ -124,7 +125,9 @@ async def test_what_a_store_evicts_by_itself_is_marked_wherever_it_lacks(tmp_pat
         assert lacking
 
 
-async def test_a_full_store_refuses_what_comes_and_keeps_what_it_has(tmp_path: Path) -> None:
+async def test_a_full_store_refuses_what_comes_and_keeps_what_it_has(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async with (
         asyncio.timeout(BOUND),
         small(tmp_path, "0", "noeviction") as store,
@@ -140,6 +143,13 @@ async def test_a_full_store_refuses_what_comes_and_keeps_what_it_has(tmp_path: P
         await socket.send({"type": "publish", "topic": "demo.x", "data": 3, "ref": "3"})
         assert (await socket.until("published"))["seq"] == first["seq"] + 1
         assert await history(a, "demo.x", since=1) == ([1, 3], False)
+        await socket.send({"type": "publish", "topic": "demo.x", "data": 4, "ref": "4"})
+        await socket.until("published")
+    lines = [record.getMessage() for record in caplog.records if record.name == writer.__name__]
+    assert [line.partition(":")[0] for line in lines] == [
+        "Redis is full, and publishes are rejected",
+        "Redis accepts publishes again",
+    ]
 
 
 @pytest.mark.parametrize(

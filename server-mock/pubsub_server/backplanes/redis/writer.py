@@ -259,6 +259,8 @@ class Lane:
         # By connection with a refused publish: until when its later publishes are rejected, too.
         self._behind: OrderedDict[Origin, float] = OrderedDict()
         self._log_again_at = 0.0
+        # Whether the last line of the log says that publishes are rejected.
+        self._refusing = False
 
     def publish(self, items: Sequence[Item], done: Done, origin: Origin | None = None) -> None:
         """See `Writer.publish`."""
@@ -330,6 +332,8 @@ class Lane:
             _tried(groups, answer)
             self._tasks.spawn(self._try(list(groups), answer))
             return
+        if self._refusing:
+            self._recovered()
         if self._waiting:
             self._loop.call_soon(self._next)
         else:
@@ -427,6 +431,8 @@ class Lane:
                 # Dialing may take longer than some of them wait.
                 if groups := self._remaining(groups):
                     await self._call(groups)
+                    if self._refusing:
+                        self._recovered()
                 return
             except LINK_ERRORS as error:
                 self._failure = error
@@ -517,7 +523,12 @@ class Lane:
         now = self._loop.time()
         if now >= self._log_again_at:
             self._log_again_at = now + LOG_EVERY
+            self._refusing = True
             logger.error(line)
+
+    def _recovered(self) -> None:
+        self._refusing = False
+        logger.warning("Redis accepts publishes again")
 
 
 def refused(why: str, item: Item) -> ServiceError:
