@@ -717,9 +717,12 @@ async def test_a_request_during_a_takeover_reaches_the_new_writer(
         assert "joined" in repr(writer._subscription), "the history is read too early"
         messages = [message async for message in history(*arguments, **options)]
         await (reader.cancel("enough") if what == "cancel" else reader.steer("shorter"))
-        # Other messages of the topic, as many as the history retains, do not take its place.
-        for _ in range(100):
+        # Other messages of the topic, more than the history retains, do not take its place.
+        for _ in range(101):
             await pubsub_memory.publish(TOPIC, {"type": "note", "data": 1})
+        assert writer._subscription is not None
+        while writer._subscription.stats.handled < 102:
+            await asyncio.sleep(0)
         for message in messages:
             yield message
 
