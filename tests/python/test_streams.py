@@ -55,6 +55,7 @@ from hanzoai.pubsub.streams import (
 )
 from hanzoai.pubsub.streams.blocking import driven
 from hanzoai.pubsub.testing import MemoryServer, VirtualClock
+from tests.cluster.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator
@@ -720,9 +721,9 @@ async def test_a_request_during_a_takeover_reaches_the_new_writer(
         # Other messages of the topic, more than the history retains, do not take its place.
         for _ in range(101):
             await pubsub_memory.publish(TOPIC, {"type": "note", "data": 1})
-        assert writer._subscription is not None
-        while writer._subscription.stats.handled < 102:
-            await asyncio.sleep(0)
+        joined = writer._subscription
+        assert joined is not None
+        await until(lambda: joined.stats.handled, 102)
         for message in messages:
             yield message
 
