@@ -13,7 +13,15 @@ from redis.exceptions import MovedError, OutOfMemoryError, ReadOnlyError
 
 from pubsub_server.backplane import Published
 from pubsub_server.backplanes.redis.layout import PLACE, Item
-from pubsub_server.backplanes.redis.writer import LINEAGE_EVERY, REFUSED_FOR, Lane, Load, Memory
+from pubsub_server.backplanes.redis.writer import (
+    CALL_BYTES,
+    CALL_MESSAGES,
+    LINEAGE_EVERY,
+    REFUSED_FOR,
+    Lane,
+    Load,
+    Memory,
+)
 from pubsub_server.errors import ServiceError
 from pubsub_server.shared.answers import Answer
 from pubsub_server.tasks import Tasks
@@ -387,6 +395,85 @@ async def test_a_publish_is_refused_at_its_deadline_though_its_call_may_still_be
         store.done([NEW])
         assert isinstance((await third)[0], Published)
         assert (load.messages, load.bytes) == (0, 0)
+        await lane.close()
+
+
+@pytest.mark.parametrize(
+    ("groups", "sizes", "calls"),
+    [
+        ((CALL_MESSAGES, 1), 10, [CALL_MESSAGES, 1]),
+        ((CALL_MESSAGES - 1, 1, 1), 10, [CALL_MESSAGES, 1]),
+        # Publishes of one call of a client are not split.
+        ((1, CALL_MESSAGES + 1, 1), 10, [1, CALL_MESSAGES + 1, 1]),
+        ((1, 1, 1), CALL_BYTES // 2, [2, 1]),
+        ((1, 1), CALL_BYTES // 2 + 1, [1, 1]),
+        ((1, 1), CALL_BYTES + 1, [1, 1]),
+    ],
+)
+async def test_a_call_has_a_maximum_of_messages_and_bytes_unless_one_publish_exceeds_it(
+    tasks: Tasks, groups: tuple[int, ...], sizes: int, calls: list[int]
+) -> None:
+    store, load = Open(), Load()
+    lane = lane_to(store, load, tasks)
+    answers = [
+        publish(lane, [Item("demo.x", 0, "id", "ana", b"demo.xid", sizes, False)] * count)
+        for count in groups
+    ]
+    assert (load.messages, load.bytes) == (sum(groups), sum(groups) * sizes)
+    async with asyncio.timeout(BOUND):
+        for count in calls:
+            await store.asked.wait()
+            store.asked.clear()
+            assert len(store.messages) == count
+            store.messages.clear()
+            store.done([NEW] * count)
+        assert [len(await answer) for answer in answers] == list(groups)
+        await lane.close()
+    assert (load.messages, load.bytes) == (0, 0)
+
+
+async def test_a_message_that_is_not_stored_has_no_number(tasks: Tasks) -> None:
+    store = Open()
+    lane = lane_to(store, Load(), tasks)
+    answer = publish(lane, [item("id1", "ana"), item("id2", "ana")])
+    async with asyncio.timeout(BOUND):
+        await store.asked.wait()
+        store.done([PLACE.pack(b"n", 0, 1), PLACE.pack(b"n", 7, 1)])
+        assert [getattr(each, "seq", "") for each in await answer] == [None, 7]
+        await lane.close()
+
+
+async def test_a_refused_connection_delays_no_other_and_is_forgotten_in_time(tasks: Tasks) -> None:
+    store = Open()
+    lane = lane_to(store, Load(), tasks)
+    clock: Any = Clock()
+    lane._loop = clock
+    first, second = Publisher(), Publisher()
+    async with asyncio.timeout(BOUND):
+        # The call to Redis is not answered, and the publish of the first connection is refused.
+        refused = publish(lane, [item("id1", "ana")], first)
+        await store.asked.wait()
+        clock.advance(PATIENCE)
+        assert getattr((await refused)[0], "code", "") == "unavailable"
+        assert list(lane._behind) == [first]
+        behind, other = (
+            publish(lane, [item("id2", "ana")], first),
+            publish(lane, [item("id3", "ben")], second),
+        )
+        assert getattr((await behind)[0], "code", "") == "unavailable"
+        store.asked.clear()
+        store.done([NEW])
+        await store.asked.wait()
+        store.done([NEW])
+        assert isinstance((await other)[0], Published)
+        # Another publish removes what is over.
+        clock.now += REFUSED_FOR / 1000
+        store.asked.clear()
+        last = publish(lane, [item("id4", "ben")], second)
+        assert not lane._behind
+        await store.asked.wait()
+        store.done([NEW])
+        assert isinstance((await last)[0], Published)
         await lane.close()
 
 
