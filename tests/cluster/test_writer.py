@@ -477,6 +477,53 @@ async def test_a_refused_connection_delays_no_other_and_is_forgotten_in_time(tas
         await lane.close()
 
 
+async def test_each_publish_is_refused_at_its_own_deadline_in_a_call_and_behind_it(
+    tasks: Tasks,
+) -> None:
+    store, load = Open(), Load()
+    lane = lane_to(store, load, tasks)
+    clock: Any = Clock()
+    lane._loop = clock
+    async with asyncio.timeout(BOUND):
+        zeroth = publish(lane, [item("id0", "zoe")])
+        await store.asked.wait()
+        store.asked.clear()
+        # Two publishes share a call, and two wait behind it.
+        answers = []
+        for number, sender in enumerate(("ana", "ben", "eva", "kim")):
+            if number == 2:
+                store.done([NEW])
+                await store.asked.wait()
+            answers.append(publish(lane, [item(f"id{number}", sender)]))
+            clock.now += 1
+        assert isinstance((await zeroth)[0], Published)
+        clock.now += PATIENCE - 5
+        for answer in answers:
+            clock.advance(1)
+            assert getattr((await answer)[0], "code", "") == "unavailable"
+        assert (load.messages, load.bytes) == (0, 0)
+        store.done([NEW, NEW])
+        await lane.close()
+
+
+async def test_a_connection_whose_waiting_publish_is_refused_is_behind(tasks: Tasks) -> None:
+    store = Open()
+    lane = lane_to(store, Load(), tasks)
+    clock: Any = Clock()
+    lane._loop = clock
+    waiting = Publisher()
+    async with asyncio.timeout(BOUND):
+        first = publish(lane, [item("id1", "ana")], Publisher())
+        await store.asked.wait()
+        clock.now += 1
+        second = publish(lane, [item("id2", "ana")], waiting)
+        clock.advance(PATIENCE - 1)
+        for answer in (first, second, publish(lane, [item("id3", "ana")], waiting)):
+            assert getattr((await answer)[0], "code", "") == "unavailable"
+        store.done([NEW])
+        await lane.close()
+
+
 async def test_the_lineage_of_a_shard_is_checked_on_each_new_connection_and_now_and_then(
     tasks: Tasks,
 ) -> None:
