@@ -59,6 +59,17 @@ async def test_each_stall_is_reported_once() -> None:
     assert real.waiting == []
 
 
+async def test_the_report_names_the_remedy_for_a_program_that_sleeps_in_real_time() -> None:
+    clock, real, lines = VirtualClock(), RealTime(), list[str]()
+    Standstill(clock, real.call_later, lines.append).start()
+    clock.call_later(5, lambda: None)
+    for _ in range(2):
+        real.passes()
+    [line] = lines
+    for part in ("`asyncio.sleep`", "`server.clock.sleep`", "`clock=SystemClock()`"):
+        assert part in line
+
+
 async def test_advancing_time_is_not_a_stall() -> None:
     clock, real, lines = VirtualClock(), RealTime(), list[str]()
     Standstill(clock, real.call_later, lines.append).start()

@@ -67,7 +67,9 @@ class Standstill:
             timers = "1 timer is" if pending == 1 else f"{pending} timers are"
             self._tell(
                 f"virtual time does not advance, {timers} pending: advance the clock "
-                "(`await server.clock.advance(seconds)`)"
+                "(`await server.clock.advance(seconds)`). If the program or a test calls "
+                "`asyncio.sleep`, which takes real time, call `server.clock.sleep` instead, or "
+                "pass `clock=SystemClock()`"
             )
         self._seen = seen
         self.start()
