@@ -5,7 +5,10 @@ import { test } from 'node:test';
 
 import { fromCode } from '../../js/src/errors.js';
 import { logText } from '../../js/src/log_text.js';
+import { respond } from '../../js/src/requests/index.js';
 import { Listeners } from '../../js/src/runtime/listeners.js';
+import { writeStream } from '../../js/src/streams/index.js';
+import { MemoryServer } from '../../js/src/testing/index.js';
 import { turns, virtualClient } from './runtime/virtual.js';
 
 const EVIL = 'gone\n2026-01-01 ERROR root: forged\r\x1b[2J\x85\u2028\u202e';
@@ -72,4 +75,34 @@ test('a topic that a server invents forges no line of the log', async () => {
   await ps.close();
   assert.equal(lines.length, 1);
   for (const line of lines) assert.doesNotMatch(line, UNSAFE);
+});
+
+test('a request for a reply on an invented topic forges no line of the log', async () => {
+  await using server = await new MemoryServer().start();
+  const lines: string[] = [];
+  const logger = { warn: (text: string) => void lines.push(text), error: () => {} };
+  await respond(server.client({ logger }), 'a.sum', () => 0);
+  const meta = { reply_to: EVIL };
+  await server.publish('a.sum', { type: 'request', data: [], meta });
+  await server.clock.advance(1_000);
+  assert.equal(lines.length, 1);
+  assert.ok(lines[0]?.includes(`asks for its reply on ${SHOWN}`));
+  assert.doesNotMatch(lines[0] as string, UNSAFE);
+});
+
+test('the reason why readers cannot cancel a stream is one line of the log', async () => {
+  await using server = await new MemoryServer().start();
+  const lines: string[] = [];
+  const logger = { warn: (text: string) => void lines.push(text), error: () => {} };
+  const ps = server.client({ logger });
+  ps.subscribe = async () => {
+    throw fromCode('forbidden', EVIL);
+  };
+  const writer = await writeStream(ps, 'a.answer');
+  const completing = writer.complete();
+  await server.clock.advance(1_000);
+  await completing;
+  assert.equal(lines.length, 1);
+  assert.ok(lines[0]?.includes(SHOWN));
+  assert.doesNotMatch(lines[0] as string, UNSAFE);
 });

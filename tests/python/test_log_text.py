@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from hanzoai.pubsub import Gap
 from hanzoai.pubsub.errors import from_code
 from hanzoai.pubsub.log_text import log_error, log_text
+from hanzoai.pubsub.runtime.gaps import warn
 from hanzoai.pubsub.runtime.listeners import Listeners
 
 if TYPE_CHECKING:
@@ -68,3 +70,25 @@ async def test_the_reasons_of_lost_connections_are_one_line_each_in_the_log(
     outage, fallback = (line for line in lines if SHOWN in line)
     assert outage.startswith("No connection to ")
     assert fallback.endswith("; using server-sent events instead")
+
+
+def test_a_gap_on_a_topic_that_a_server_invents_is_one_line_of_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    warn(Gap(EVIL, None, None, None, "unproven"), {})
+    (record,) = caplog.records
+    assert record.getMessage().isprintable()
+    assert SHOWN in record.getMessage()
+
+
+async def test_a_request_for_a_reply_on_an_invented_topic_is_one_line_of_the_log(
+    pubsub_memory: MemoryServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    request = {"type": "request", "data": [], "meta": {"reply_to": EVIL}}
+    async with pubsub_memory.client().respond("a.sum", lambda _: {"data": 0}):
+        with caplog.at_level(logging.WARNING, "hanzoai.pubsub"):
+            await pubsub_memory.publish("a.sum", request)
+            await pubsub_memory.clock.advance(1)
+    (record,) = caplog.records
+    assert record.getMessage().isprintable()
+    assert f"asks for its reply on {SHOWN}" in record.getMessage()

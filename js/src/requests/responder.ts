@@ -128,9 +128,9 @@ export class Responder implements AsyncDisposable {
     if (this._hasWarned) return;
     this._hasWarned = true;
     driverOf(this._client).options.logger.warn(
-      `The request ${logText(id)} on topic ${topic} asks for its reply on ${replyTo}, which belongs to ` +
-        'neither the topic nor the sender; this responder does not answer such requests. Pass `allow` ' +
-        'to answer it.',
+      `The request ${logText(id)} on topic ${logText(topic)} asks for its reply on ` +
+        `${logText(replyTo)}, which belongs to neither the topic nor the sender; this responder does ` +
+        'not answer such requests. Pass `allow` to answer it.',
     );
   }
 }

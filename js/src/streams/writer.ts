@@ -8,6 +8,7 @@ import { driverOf } from '../client.js';
 import type { Clock, TimerHandle } from '../clock.js';
 import { ClosedError, fromCode, PubSubError, UsageError } from '../errors.js';
 import type { JsonObject } from '../generated/wire.js';
+import { logText } from '../log_text.js';
 import { decide } from '../runtime/decisions.js';
 import { call } from '../runtime/handlers.js';
 import { Stream } from '../runtime/stream.js';
@@ -286,7 +287,7 @@ export class StreamWriter implements AsyncDisposable {
       if (this._isFinished || error instanceof ClosedError) return;
       this._warn(
         `Readers cannot cancel or steer the stream ${this.id}, nor others that this client ` +
-          `may not read: ${(error as Error).message}`,
+          `may not read: ${logText((error as Error).message)}`,
         deaf,
       );
     }

@@ -191,8 +191,8 @@ class Responder:
                 "topic nor the sender; this responder does not answer such requests. Pass `allow` "
                 "to answer it.",
                 log_text(request.id),
-                request.topic,
-                reply_to,
+                log_text(request.topic),
+                log_text(reply_to),
             )
 
 

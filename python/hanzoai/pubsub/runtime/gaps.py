@@ -6,6 +6,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from hanzoai.pubsub.errors import MessagesMissed
+from hanzoai.pubsub.log_text import log_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -59,5 +60,5 @@ def warn(gap: Gap, logged: dict[str, None]) -> None:
         '%s To handle gaps, pass `on_gap` (a function, or "raise") or `state_loader` to '
         "subscribe(), or iterate `sub.events()`. Further gaps of this topic are not logged for "
         "this subscription; `sub.stats` counts them.",
-        describe_gap(gap),
+        log_text(describe_gap(gap)),
     )
