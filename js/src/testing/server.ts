@@ -154,11 +154,12 @@ export class MemoryServer<C extends Clock = VirtualClock> {
   }
 
   /**
-   * Options for a program that creates its own `new PubSub(server.options)`. Such a client uses
-   * real time, so give the server `clock: new SystemClock()`.
+   * Options for a program that creates its own client, without a token: add `token` or `getToken`,
+   * as in `new PubSub({ ...server.options, token: server.token('alice') })`. Such a client uses real
+   * time, so give the server `clock: new SystemClock()`.
    */
-  get options(): PubSubOptions & { readonly token: string } {
-    return { ...this._ways(), ...this._ownToken() };
+  get options(): PubSubOptions {
+    return this._ways();
   }
 
   /**

@@ -363,14 +363,19 @@ test('nothing is left when the server has ended', async () => {
   await assert.rejects(server.publish('a.b', { data: 1 }), UsageError);
 });
 
-test('a program can create its own client with `server.options`', async () => {
-  await using server = await new MemoryServer({ clock: new SystemClock() }).start();
-  await using ps = new PubSub(server.options);
-  const sub = await ps.subscribe('a.b');
-  await server.publish('a.b', { data: 'hi' });
-  assert.deepEqual((await take(sub.events(), 1)).map(tell), ['hi']);
-  assert.equal(ps.url, server.url);
-});
+for (const [name, access] of [
+  ['token', (token: string) => ({ token })],
+  ['getToken', (token: string) => ({ getToken: () => token })],
+] as const) {
+  test(`a program can create its own client with \`server.options\` and \`${name}\``, async () => {
+    await using server = await new MemoryServer({ clock: new SystemClock() }).start();
+    await using ps = new PubSub({ ...server.options, ...access(server.token('bob')) });
+    const sub = await ps.subscribe('a.b');
+    await server.publish('a.b', { data: 'hi' });
+    assert.deepEqual((await take(sub.events(), 1)).map(tell), ['hi']);
+    assert.equal(ps.url, server.url);
+  });
+}
 
 test('an unknown setting, and one out of range, are refused', () => {
   for (const given of [{ historyMax: 1 }, { historyMaxMessages: -1 }, { seed: 0.5 }]) {
@@ -427,7 +432,8 @@ test('an administrator may do what the rules deny', async () => {
 
 test('an idle socket receives pings, and an aborted stream is removed', async () => {
   await using server = await new MemoryServer().start();
-  const { WebSocket: Socket, fetch: ask, token } = server.options;
+  const { WebSocket: Socket, fetch: ask } = server.options;
+  const token = server.token();
   assert.ok(Socket && ask);
   const socket = new Socket(server.url);
   let pings = 0;
