@@ -3,7 +3,7 @@
 import { useCallback, useMemo, useRef, useSyncExternalStore } from 'react';
 
 import type { PubSub } from '../client.js';
-import { UsageError } from '../errors.js';
+import { type PubSubError, UsageError } from '../errors.js';
 import type { PublishOptions } from '../runtime/publications.js';
 import type { Waiting } from '../runtime/waiting.js';
 import { usersOf } from '../users.js';
@@ -71,7 +71,7 @@ export interface PresenceView {
   /** As in `TopicState`. */
   readonly status: TopicStatus;
   /** As in `TopicState`. */
-  readonly error: Error | undefined;
+  readonly error: PubSubError | undefined;
   /** Change what others see of this client on the topic. */
   readonly update: (data: JsonObject, options?: Waiting) => Promise<void>;
   /** Subscribe again if the status is `failed`; see `ConnectionView.retry`. */

@@ -1,6 +1,6 @@
 /** Pending messages: sent, and shown immediately, until the server delivers them. */
 
-import { InvalidPayload, UsageError } from '../errors.js';
+import { InvalidPayload, type PubSubError, UsageError } from '../errors.js';
 import type { PublishOptions } from '../runtime/publications.js';
 import type { AnyPayload, Gap, JsonObject, Message, Outgoing, Published } from '../values.js';
 import { messageId } from '../wire/ids.js';
@@ -28,7 +28,7 @@ export interface PendingMessage<Data = AnyPayload> {
   /** `sending`; `sent`: the server has accepted it; `failed`. */
   readonly status: PendingStatus;
   /** Why the publish failed, with the status `failed`. */
-  readonly error: Error | undefined;
+  readonly error: PubSubError | undefined;
   /** Publish a failed message again with the same id, so that the server publishes it only once. */
   readonly retry: () => void;
   /**
@@ -161,11 +161,11 @@ export class PendingMessages {
       entry.seq = seq;
       this._show(entry, 'sent');
     } catch (error) {
-      this._show(entry, 'failed', error as Error);
+      this._show(entry, 'failed', error as PubSubError);
     }
   }
 
-  private _show(entry: Entry, status: PendingStatus, error?: Error): void {
+  private _show(entry: Entry, status: PendingStatus, error?: PubSubError): void {
     if (this._entries.get(entry.shown.id) !== entry) return;
     entry.shown = { ...entry.shown, status, error };
     this._changed();

@@ -1,7 +1,7 @@
 /** The state of one set of topics for components: one shared subscription, rendered per frame. */
 
 import type { PubSub } from '../client.js';
-import { AuthError, fromCode } from '../errors.js';
+import { AuthError, fromCode, type PubSubError } from '../errors.js';
 import type { SubscribeOptions } from '../runtime/subscribing.js';
 import type { Subscription } from '../runtime/subscription.js';
 import { codeOf } from '../session/events.js';
@@ -52,7 +52,7 @@ export interface TopicState<Data = AnyPayload> {
    * With the status `failed`, why the subscription ended. With another status, an `AuthError`: the
    * server rejects the token, or `getToken` failed; the client keeps trying.
    */
-  readonly error: Error | undefined;
+  readonly error: PubSubError | undefined;
 }
 
 /** The initial view, also for server-side rendering. */
@@ -243,7 +243,7 @@ export function createStore(
       update({ status: 'idle', error: undefined });
     } catch (error) {
       if (signal.aborted) return;
-      show({ status: 'failed', error: error as Error });
+      show({ status: 'failed', error: error as PubSubError });
       const after = subscription?.positions ?? {};
       failed.push(from && Object.keys(after).length ? { ...part, from: { after } } : part);
     } finally {

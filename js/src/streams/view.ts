@@ -1,7 +1,8 @@
 /** View of one stream for a page, updated with its frames; shared by all frameworks. */
 
 import type { PubSub } from '../client.js';
-import { UsageError } from '../errors.js';
+import { ConnectionFailed, type PubSubError, UsageError } from '../errors.js';
+import { NOT_LOADED } from '../transports/transport.js';
 import type { Part } from './parts.js';
 import type { ReadStreamOptions, StreamEnd, StreamReader } from './reader.js';
 
@@ -34,7 +35,7 @@ export interface StreamState {
   /** How it ended. */
   readonly end: StreamEnd | undefined;
   /** The error, with the status `failed`. */
-  readonly error: Error | undefined;
+  readonly error: PubSubError | undefined;
 }
 
 /** Requests of a page to the writer of the stream that it shows. */
@@ -92,7 +93,7 @@ export class StreamView {
     _show(this._state);
     this.ready = this._open(client, topic, options);
     this._follow().catch((error: unknown) =>
-      this._change({ status: 'failed', error: error as Error }),
+      this._change({ status: 'failed', error: error as PubSubError }),
     );
   }
 
@@ -106,7 +107,9 @@ export class StreamView {
     topic: string,
     options: StreamOptions,
   ): Promise<StreamReader> {
-    const { readStream } = await import('./reader.js');
+    const { readStream } = await import('./reader.js').catch((cause: unknown) => {
+      throw new ConnectionFailed(NOT_LOADED.reason, { cause });
+    });
     this._reader = readStream(client, topic, { ...options, signal: this._over.signal });
     return this._reader;
   }

@@ -240,6 +240,18 @@ test('hooks have the payload types of their topics', () => {
   assert.equal(typeof use, 'function');
 });
 
+test('the errors of hooks have the code and the remedy of the package', () => {
+  const use = (hooks: Hooks<{ 'chat.a': { readonly text: string } }>): void => {
+    const { error, pending } = hooks.useTopic('chat.a');
+    const errors = [error, pending[0]?.error, hooks.usePresence('chat.a').error];
+    const words: (string | undefined)[] = [...errors, hooks.useStream('chat.a').error].flatMap(
+      (one) => [one?.code, one?.remedy],
+    );
+    void words;
+  };
+  assert.equal(typeof use, 'function');
+});
+
 for (const [words, token, code] of [
   ['that the server refuses', async () => 'bad', 'token_invalid'],
   [
