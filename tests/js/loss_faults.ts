@@ -113,8 +113,8 @@ export const FAULTS: readonly LossFault[] = [
     file: 'react/topic_store.test.ts',
     tests: ['a topic is joining while there is no connection, and live again with the next one'],
     source: 'js/src/react/topic_store.ts',
-    text: "subscription && client.state === 'connected'",
-    becomes: 'subscription',
+    text: "joined && client.state === 'connected'",
+    becomes: 'joined',
   },
   {
     breaks: 'A request for more history than the server retains is not logged.',

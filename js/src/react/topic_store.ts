@@ -120,7 +120,7 @@ interface Part {
   /** Start of its messages; undefined for presence only. */
   readonly from: TopicOptions | undefined;
   readonly withPresence: boolean;
-  /** Whether another subscription determines the status. */
+  /** Whether another subscription determines the status, unless this one fails. */
   readonly beside: boolean;
 }
 
@@ -152,6 +152,8 @@ export function createStore(
   let reads = false;
   let watches = false;
   let failed: Part[] = [];
+  /** Whether the server has answered the subscription that determines the status. */
+  let joined = false;
   let keep = (): void => {};
 
   const draw = (): void => {
@@ -172,6 +174,17 @@ export function createStore(
   const show = (change: Partial<TopicState>): void => {
     if (!next) pace.frame(draw);
     next = { ...next, ...change };
+  };
+
+  /** Show the status, unless a subscription has failed. */
+  const refresh = (): void => {
+    if (failed.length) return;
+    const error = tokenError(client.lastFailure);
+    show({
+      status: joined && client.state === 'connected' ? 'live' : 'joining',
+      // The same trouble is the same object, so that effects of a component do not run again.
+      error: error?.message === state.error?.message ? state.error : error,
+    });
   };
 
   const pending = new PendingMessages(
@@ -204,22 +217,13 @@ export function createStore(
   };
 
   const subscribe = async (part: Part) => {
-    const { from, withPresence } = part;
+    const { from, withPresence, beside } = part;
     const { signal } = over;
     const { limit: _, ...options } = from ?? {};
-    // A later presence subscription does not change the status of the messages.
-    const update = part.beside ? () => {} : show;
     let subscription: Subscription | undefined;
-    const refresh = (): void => {
-      const error = tokenError(client.lastFailure);
-      update({
-        status: subscription && client.state === 'connected' ? 'live' : 'joining',
-        // The same trouble is the same object, so that effects of a component do not run again.
-        error: error?.message === state.error?.message ? state.error : error,
-      });
-    };
     const stop = client.on('state', refresh);
     try {
+      joined &&= beside;
       refresh();
       subscription = await client.subscribe(topics, {
         ...options,
@@ -227,6 +231,7 @@ export function createStore(
         signal,
         timeout: PATIENCE,
       });
+      joined ||= !beside;
       refresh();
       for await (const event of subscription.events()) {
         if (event.kind === 'presence') {
@@ -240,7 +245,7 @@ export function createStore(
           take(event);
         }
       }
-      update({ status: 'idle', error: undefined });
+      if (!beside) show({ status: 'idle', error: undefined });
     } catch (error) {
       if (signal.aborted) return;
       show({ status: 'failed', error: error as PubSubError });
@@ -296,8 +301,6 @@ export function createStore(
     retry() {
       const parts = failed;
       failed = [];
-      if (!parts.length) return;
-      if (parts.every(({ beside }) => beside)) show({ status: 'live', error: undefined });
       for (const part of parts) void subscribe(part);
     },
   };

@@ -327,6 +327,45 @@ test('a topic is joining while there is no connection, and live again with the n
   await ps.close({ timeout: 0 });
 });
 
+test('a failed subscription is shown as failed until it is retried, also after a reconnect', async () => {
+  const { ps, peer, clock } = virtualClient({ retry: { base: 10, cap: 10 } });
+  const beat = new Beat();
+  const store = createStore(ps, ['a.b'], beat, nothing);
+  const pass = async (): Promise<void> => {
+    await clock.advance(100);
+    beat.draw();
+  };
+  store.use({}, nothing);
+  await pass();
+  const answer = peer.answer.bind(peer);
+  peer.answer = (frame) =>
+    frame['presence']
+      ? [{ type: 'error', code: 'limit_exceeded', message: 'too many', ref: frame['ref'] }]
+      : answer(frame);
+  store.use(undefined, nothing);
+  await pass();
+  assert.equal(store.state.status, 'failed');
+  const { error } = store.state;
+  peer.socket.drop();
+  await pass();
+  assert.equal(ps.state, 'connected');
+  assert.deepEqual([store.state.status, store.state.error], ['failed', error]);
+
+  peer.answer = answer;
+  peer.isDown = true;
+  peer.socket.drop();
+  await pass();
+  store.retry();
+  await pass();
+  assert.deepEqual([store.state.status, store.state.error], ['joining', undefined]);
+  peer.isDown = false;
+  await pass();
+  assert.equal(store.state.status, 'live');
+  await ps.close({ timeout: 0 });
+  await pass();
+  assert.equal(store.state.status, 'idle');
+});
+
 test('an unreachable server is not an error of a topic', async () => {
   const { ps, peer, clock } = virtualClient({ transport: 'websocket' });
   peer.isDown = true;
