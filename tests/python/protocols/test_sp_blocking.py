@@ -9,6 +9,7 @@ import pytest
 
 from hanzoai.pubsub.errors import OperationTimeout
 from hanzoai.pubsub.sp.blocking import Closed, NotFound, NotSupported, PubSocket, SubSocket
+from hanzoai.pubsub.sp.inbox import ThreadInbox
 
 
 def joined(pub: PubSocket, sub: SubSocket) -> None:
@@ -101,6 +102,19 @@ def test_closing_ends_a_thread_that_receives_and_leaves_none() -> None:
             receiving.result(10)
         assert iterating.result(10) == []
     assert threading.active_count() == before
+
+
+@pytest.mark.statement("N-13")
+def test_closing_does_not_read_on_at_the_pace_of_the_program(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ThreadInbox, "patience", 1000.0)
+    with PubSocket() as pub, SubSocket(recv_queue_size=1) as sub:
+        sub.subscribe(b"")
+        joined(pub, sub)
+        for _ in range(8):
+            pub.send(b"x")
+        assert sub.recv(timeout=10) == b"x"
 
 
 @pytest.mark.statement("N-13")

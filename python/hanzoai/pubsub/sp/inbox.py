@@ -34,7 +34,8 @@ class Inbox:
         self._drop_oldest = drop_oldest
         self._messages: deque[bytes] = deque()
         self._waiting: deque[asyncio.Future[None]] = deque()
-        self._closed = False
+        self.closed = False
+        """Whether what still arrives is discarded."""
         self.received = 0
         """Messages passed to the program."""
         self.dropped = 0
@@ -47,7 +48,7 @@ class Inbox:
 
     def put(self, messages: Sequence[bytes]) -> None:
         """Queue messages; drop messages by the policy if the queue is full."""
-        if self._closed:
+        if self.closed:
             return
         queue = self._messages
         excess = len(queue) + len(messages) - self._capacity
@@ -72,7 +73,7 @@ class Inbox:
 
     def close(self) -> None:
         """Discard the waiting messages, and end every `get` with `Closed`."""
-        self._closed = True
+        self.closed = True
         self._messages.clear()
         self._wake(len(self._waiting))
 
@@ -83,7 +84,7 @@ class Inbox:
             Closed: The socket is closed, before or meanwhile.
         """
         while not self._messages:
-            if self._closed:
+            if self.closed:
                 raise Closed
             waiter = asyncio.get_running_loop().create_future()
             self._waiting.append(waiter)
@@ -119,7 +120,7 @@ class ThreadInbox(Inbox):
         self._hungry: list[Callable[[], None]] = []
 
     def when_empty(self, wake: Callable[[], None]) -> None:
-        """Call `wake` once, when the program takes the last message."""
+        """Call `wake` once, when the program takes the last message or closes the socket."""
         self._hungry.append(wake)
 
     def put(self, messages: Sequence[bytes]) -> None:
@@ -137,6 +138,7 @@ class ThreadInbox(Inbox):
         with self._condition:
             super().close()
             self._condition.notify_all()
+            self._feed()
 
     def get_blocking(self, timeout: float | None) -> bytes:
         """Wait for the next message; see `get`.
@@ -148,7 +150,7 @@ class ThreadInbox(Inbox):
         end = None if timeout is None else time.monotonic() + timeout
         with self._condition:
             while not self._messages:
-                if self._closed:
+                if self.closed:
                     raise Closed
                 left = None if end is None else end - time.monotonic()
                 if left is not None and left <= 0:
@@ -161,10 +163,13 @@ class ThreadInbox(Inbox):
             self.received += 1
             message = self._messages.popleft()
             if self._hungry and not self._messages:
-                hungry, self._hungry = self._hungry, []
-                for wake in hungry:
-                    wake()
+                self._feed()
             return message
+
+    def _feed(self) -> None:
+        hungry, self._hungry = self._hungry, []
+        for wake in hungry:
+            wake()
 
     def _wake(self, most: int) -> None:
         if self._sleeping and most > 0:

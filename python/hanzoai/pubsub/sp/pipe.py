@@ -185,6 +185,8 @@ class Pipe(BufferedReads):
     def _deliver(self) -> None:
         inbox = self._owner.inbox
         limit = _SLICE
+        if inbox is not None and inbox.closed:
+            inbox = None  # nothing waits for the program
         if inbox is not None:
             room = inbox.room
             if room <= 0 and inbox.received != self._taken:
