@@ -8,8 +8,10 @@ import inspect
 import os
 import socket
 import ssl
+import struct
 import threading
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import pytest
 import trustme
@@ -501,6 +503,23 @@ async def test_a_peer_that_breaks_the_protocol_and_does_not_read_is_disconnected
             peer.write(bytes(8))
             await until(lambda: not pub.stats.peers)
             assert pub.stats.refused == {"unexpected_data": 1}
+
+
+async def test_messages_to_a_peer_that_has_just_vanished_are_not_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with PubSocket() as pub:
+        host, port = urlsplit(await pub.listen(url("tcp", tmp_path))).netloc.split(":")
+        with socket.socket() as peer:
+            peer.setblocking(False)
+            await asyncio.get_running_loop().sock_connect(peer, (host, int(port)))
+            peer.send(HELLO_SUB)
+            await pub.wait_for_peers(timeout=10)
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        for _ in range(100):
+            pub.send(TEXT)
+        await until(lambda: not pub.stats.peers)
+    assert not caplog.records
 
 
 async def test_a_publisher_is_a_peer_before_its_first_message_arrives(tmp_path: Path) -> None:

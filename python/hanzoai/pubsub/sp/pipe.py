@@ -127,7 +127,8 @@ class Pipe(BufferedReads):
             await self._drained
 
     def _write(self, data: bytes) -> None:
-        if self._transport is not None:
+        # asyncio logs each write to a connection whose end it has not reported yet.
+        if self._transport is not None and not self._transport.is_closing():
             self._transport.write(data)
 
     def _announce(self) -> None:
