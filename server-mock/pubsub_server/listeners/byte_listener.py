@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
-import stat
 from typing import TYPE_CHECKING
 
+from hanzoai.pubsub.network.unix_sockets import bind_unix
 from pubsub_server.listeners.tls_server import BACKLOG, TlsServer
 from pubsub_server.settings.addresses import Address
 from pubsub_server.shared.accepting import stop_accepting
@@ -47,14 +46,8 @@ class ByteListener:
         """
         loop = asyncio.get_running_loop()
         if address.path is not None:
-            abstract = address.path.startswith("\0")
-            if not abstract:
-                _remove_stale(address.path)
-            self._server = await loop.create_unix_server(
-                self._session, address.path, backlog=BACKLOG
-            )
-            if not abstract:
-                os.chmod(address.path, 0o600)
+            bound = bind_unix(os.fsencode(address.path), 0o600)
+            self._server = await loop.create_unix_server(self._session, sock=bound, backlog=BACKLOG)
             return address
         if tls is None:
             self._server = await loop.create_server(
@@ -84,17 +77,3 @@ class ByteListener:
         """Wait until every connection has closed, for at most this long, and cut the rest."""
         await self.stop_listening()
         await self.connections.end(seconds)
-
-
-def _remove_stale(path: str) -> None:
-    """Remove a socket file without a listener."""
-    try:
-        if not stat.S_ISSOCK(os.stat(path).st_mode):
-            return
-    except OSError:
-        return
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        try:
-            probe.connect(path)
-        except OSError:
-            os.unlink(path)

@@ -16,6 +16,7 @@ import trustme
 
 from hanzoai.pubsub import PubSubClient
 from hanzoai.pubsub.eventstream.codec import encode_event
+from pubsub_server.access.setup import StartError
 from pubsub_server.listeners import byte_session
 from pubsub_server.listeners.byte_session import MEDIUM, TAKEN
 from pubsub_server.shared import turns
@@ -454,6 +455,16 @@ async def test_a_unix_socket_serves_its_owner_and_replaces_a_stale_file(tmp_path
                 await node.has(2)
                 one.event(b"a", b"x")
                 assert await two.next() == (b"a", b"x")
+
+
+async def test_a_second_server_does_not_take_the_unix_socket_of_the_first(tmp_path: Path) -> None:
+    setting = f"unix:{tmp_path / 'events.sock'}"
+    async with broker(event_stream=setting) as node:
+        with pytest.raises(StartError, match="the path is in use"):
+            async with broker(event_stream=setting):
+                pass
+        async with events(node.url, b"a"):
+            await node.has(1)
 
 
 async def test_with_a_certificate_the_listener_uses_tls(tmp_path: Path) -> None:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import logging
 import os
 import socket
 import ssl
-import stat
 from typing import TYPE_CHECKING, Final, TypedDict
 
 from hanzoai.pubsub.errors import InvalidOption
 from hanzoai.pubsub.network.dialing import open_socket
+from hanzoai.pubsub.network.unix_sockets import bind_unix
 from hanzoai.pubsub.sp.arguments import check_context
 
 if TYPE_CHECKING:
@@ -97,7 +96,9 @@ class Listener:
         loop = asyncio.get_running_loop()
         file = None
         if address.path:
-            bound, file = _bind_unix(address.path)
+            bound = bind_unix(address.path)
+            if not address.path.startswith(b"\0"):
+                file = address.path, os.stat(address.path).st_ino
         else:
             infos = await loop.getaddrinfo(
                 address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -161,37 +162,6 @@ class Listener:
         except OSError as error:  # the TLS handshake failed, or the peer has disconnected
             _log.debug("%s lost a peer that was connecting: %s", self.url, error)
             accepted.close()
-
-
-def _bind_unix(path: bytes) -> tuple[socket.socket, tuple[bytes, int] | None]:
-    """Bind a Unix socket. Replace an existing socket file if no program listens on it."""
-    bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        try:
-            bound.bind(path)
-        except OSError as error:
-            if error.errno != errno.EADDRINUSE or path.startswith(b"\0") or _answers(path):
-                raise
-            os.unlink(path)
-            bound.bind(path)
-    except BaseException:
-        bound.close()
-        raise
-    return bound, None if path.startswith(b"\0") else (path, os.stat(path).st_ino)
-
-
-def _answers(path: bytes) -> bool:
-    if not stat.S_ISSOCK(os.stat(path).st_mode):
-        return True
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        probe.setblocking(False)
-        try:
-            probe.connect(path)
-        except ConnectionRefusedError:
-            return False
-        except OSError:
-            return True
-        return True
 
 
 class Dialer:
