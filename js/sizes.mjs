@@ -1,10 +1,11 @@
 // Measures the bundle sizes of imports from the packed package, as in an application. With --peers
-// it also measures the clients of other services, which `make bench` installs.
+// it also measures the clients of other services, which need an install of their own.
 // Usage: node sizes.mjs [--check] [--peers] [--write FILE]. --check fails if a size is above its
 // limit. --write puts the tables into a page and implies --peers.
 
 import { spawnSync } from 'node:child_process';
 import {
+  existsSync,
   mkdirSync,
   mkdtempSync,
   readdirSync,
@@ -299,6 +300,12 @@ async function tables(folder) {
   };
 }
 
+if (withPeers && !PEERS.every(([name]) => existsSync(join(bench, 'node_modules', name)))) {
+  process.stderr.write(
+    'The other clients are not installed. Run: npm ci --ignore-scripts --prefix tests/bench/node\n',
+  );
+  process.exit(1);
+}
 mkdirSync(cache, { recursive: true });
 const folder = realpathSync(mkdtempSync(join(cache, 'sizes-')));
 let result;
