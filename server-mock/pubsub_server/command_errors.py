@@ -6,7 +6,7 @@ import argparse
 import json
 import re
 import sys
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from pubsub_server.auth.identity import MAX_ID
 
@@ -18,6 +18,7 @@ USAGE: Final = 2
 
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)?", re.ASCII)
+_NEGATIVE: Final = re.compile(r"-\d", re.ASCII)
 _LONGEST: Final = 366 * 86400.0
 _VALUE_OF_SWITCH: Final = re.compile("ignored explicit argument .*")
 """What argparse says of `--tracing=no`."""
@@ -46,6 +47,11 @@ def _report(event: Mapping[str, str], text: str) -> None:
 
 class Parser(argparse.ArgumentParser):
     """A parser that reports errors in the format of the commands."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        # `-1h` is a value too: its error is more helpful than that of a missing value.
+        self._negative_number_matcher = _NEGATIVE
 
     def error(self, message: str) -> NoReturn:
         """Report the error and exit with 2."""

@@ -386,6 +386,14 @@ async def test_history_knows_an_id_whose_older_messages_the_time_excludes(
     assert (await run("history", "demo.a", "--before", sent[1].id, "--since", since)).records == []
 
 
+async def test_a_negative_time_is_rejected_with_what_to_write_instead(
+    run: Callable[..., Awaitable[Outcome]],
+) -> None:
+    outcome = await run("history", "demo.a", "--since", "-1h")
+    assert outcome.code == Exit.USAGE
+    assert "'-1h' is not a time; write 5m (ago)" in outcome.note("error")["message"]
+
+
 async def test_history_rejects_an_id_without_reading_the_whole_history(
     server: RunningServer, ps: PubSubClient, run: Callable[..., Awaitable[Outcome]]
 ) -> None:

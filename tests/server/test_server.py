@@ -237,6 +237,7 @@ def test_a_forbidden_configuration_does_not_start_and_names_the_reason(
         (("--user", "alice", "--tll", "5m"), "--tll: there is no such flag; did you mean --ttl?"),
         (("--user", "alice", "--x"), "--x: there is no such flag (see"),
         (("--user",), "argument --user: the value is missing"),
+        (("--user", "a", "--ttl", "-1h"), "'-1h' is not a duration; write 500ms, 60s"),
         (("--user", "a", "--ttl", "400d"), "'400d' is out of range; write more than 0 and at most"),
     ],
 )

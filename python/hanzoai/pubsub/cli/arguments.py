@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)?", re.ASCII)
+_NEGATIVE: Final = re.compile(r"-\d", re.ASCII)
 _LONGEST: Final = 366 * 86400.0
 FILE_MAX: Final = 16 * 1024 * 1024
 """Maximum bytes of a file with data."""
@@ -61,6 +62,8 @@ class Parser(argparse.ArgumentParser):
             formatter_class=_Help,
             allow_abbrev=False,
         )
+        # `-1h` is a value too: its error is more helpful than that of a missing value.
+        self._negative_number_matcher = _NEGATIVE
 
     def error(self, message: str) -> NoReturn:
         """Report the error and exit with 2; for an unknown option, suggest the nearest one."""
