@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
+import weakref
 
 import pytest
 
@@ -64,6 +66,21 @@ async def test_a_task_is_not_waited_for_by_what_it_has_started(way: str) -> None
 
     async with asyncio.timeout(60):
         await tasks.spawn(handle(), "handlers")
+
+
+async def test_an_ended_task_is_freed_without_the_garbage_collector() -> None:
+    tasks = Tasks(VirtualClock())
+    gc.disable()
+    try:
+        task = tasks.spawn(asyncio.sleep(0), "short")
+        freed = asyncio.Event()
+        weakref.finalize(task, freed.set)
+        await task
+        del task
+        async with asyncio.timeout(10):
+            await freed.wait()
+    finally:
+        gc.enable()
 
 
 async def test_a_failed_task_is_logged(caplog: pytest.LogCaptureFixture) -> None:

@@ -43,7 +43,7 @@ class Tasks:
         )
         context.run(_inside.set, task)
         self._tasks.add(task)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._ended, context=context)
         return task
 
     async def join(self, seconds: float) -> None:
@@ -64,6 +64,7 @@ class Tasks:
             self._tasks -= running
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
+        _inside.set(None)  # otherwise, the task and its context refer to each other
         self._tasks.discard(task)
         self._waiters.notify()
         if not task.cancelled() and (error := task.exception()) is not None:
