@@ -270,7 +270,8 @@ async def test_a_page_of_one_large_message_shows_that_others_remain(
 ) -> None:
     monkeypatch.setattr(replay_bounds, "PAGE_BYTES", 400)
     async with asyncio.timeout(BOUND), running_server(redis_url=store.url) as node:
-        drafts = [Draft("demo.x", "row", b'"%b"' % (b"x" * 900), None, None, None)] * 3
+        payload = b'"%b"' % (b"x" * 900)
+        drafts = [Draft("demo.x", "row", payload, None, None, None) for _ in range(3)]
         sent = [each for each in await send(node, drafts) if isinstance(each, Published)]
         first, middle, last = sent
 
