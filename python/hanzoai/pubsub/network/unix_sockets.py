@@ -39,7 +39,7 @@ def _is_stale(path: bytes) -> bool:
     if not stat.S_ISSOCK(os.stat(path).st_mode):
         return False
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        # A program that hangs while its backlog is full would block a connection for ever.
+        # A program that hangs while its backlog is full would block a connection indefinitely.
         probe.setblocking(False)
         try:
             probe.connect(path)
