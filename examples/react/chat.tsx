@@ -33,10 +33,12 @@ export function App({ options, session }: AppProps) {
 function Connection() {
   const { state, failure, retry } = useConnection();
   if (state === 'connected') return null;
+  if (state !== 'failed')
+    return <p role="status">{failure ? 'No connection. Trying again …' : 'Connecting …'}</p>;
+  const isLoggedOut = failure?.code === 'auth_refused';
   return (
     <p role="status">
-      {state} … {failure?.reason}
-      {state === 'failed' && <Again onClick={retry} />}
+      {isLoggedOut ? 'Log in again, then' : 'Not connected.'} <Again onClick={retry} />
     </p>
   );
 }

@@ -137,7 +137,10 @@ export interface StateChange {
    * not be opened. Undefined if the change has another cause than a failure.
    */
   readonly code: string | number | undefined;
-  /** Description of what happened. */
+  /**
+   * What happened, for logs: a sentence, the text of the server such as `going_away`, or empty. For
+   * users, choose words by `to` and `code`.
+   */
   readonly reason: string;
   /** Milliseconds until the next attempt, if one is planned. */
   readonly retryIn: number | undefined;
