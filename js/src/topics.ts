@@ -34,20 +34,33 @@ export function isWildcard(pattern: string): boolean {
 /**
  * Whether a valid pattern matches a topic.
  *
- * It reads the topic once and tracks the set of positions in the pattern that it can have reached.
- * A position is in the set at most once, so `**.**.**` cannot cause exponential work.
+ * After a segment that differs, only the last `**` takes one more segment, so `**.**.**` cannot cause
+ * exponential work.
  */
 export function matches(pattern: string, topic: string): boolean {
+  // Most topics of a program already differ before the first wildcard.
+  if (!topic.startsWith(pattern.split('*', 1)[0] as string)) return false;
   const wanted = pattern.split('.');
-  let places = new Set([0]);
-  for (const segment of topic.split('.')) {
-    const following = new Set<number>();
-    for (const place of places) {
-      const one = wanted[place];
-      if (one === '**') following.add(place);
-      if (one === segment || one === '*' || one === '**') following.add(place + 1);
+  const segments = topic.split('.');
+  let place = 0;
+  /** The place after the last `**`, and the first segment that it does not take. */
+  let after = 0;
+  let left = 0;
+  for (let n = 0; n < segments.length; n += 1) {
+    const one = wanted[place];
+    if (one === '**') {
+      place += 1;
+      after = place;
+      left = n + 1;
+    } else if (one === '*' || one === segments[n]) {
+      place += 1;
+    } else if (after) {
+      place = after;
+      n = left;
+      left += 1;
+    } else {
+      return false;
     }
-    places = following;
   }
-  return places.has(wanted.length);
+  return place === wanted.length;
 }

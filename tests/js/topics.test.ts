@@ -148,6 +148,37 @@ test('values are in the order of insertion', () => {
   assert.deepEqual(trie.match('a.b'), found);
 });
 
+/** All lists of up to `most` of these segments. */
+function lists(segments: readonly string[], most: number): string[][] {
+  if (!most) return [[]];
+  const shorter = lists(segments, most - 1);
+  return [[], ...shorter.flatMap((list) => segments.map((one) => [...list, one]))];
+}
+
+/** Whether a pattern matches, as HIP-56 defines it. */
+function defined([one, ...more]: readonly string[], [first, ...rest]: readonly string[]): boolean {
+  if (one === undefined || first === undefined) return one === first;
+  if (one === '**' && defined([one, ...more], rest)) return true;
+  return (one === first || one.startsWith('*')) && defined(more, rest);
+}
+
+test('all short patterns match the topics that HIP-56 defines', () => {
+  const topics = lists(['a', 'b'], 5).filter(({ length }) => length);
+  for (const pattern of lists(['a', 'b', '*', '**'], 4).filter(({ length }) => length)) {
+    const found = topics.filter((topic) => matches(pattern.join('.'), topic.join('.')));
+    const expected = topics.filter((topic) => defined(pattern, topic));
+    assert.deepEqual(found, expected, pattern.join('.'));
+  }
+});
+
+test('a topic that differs before the first wildcard costs one comparison', (context) => {
+  const split = context.mock.method(String.prototype, 'split');
+  for (const pattern of ['b.**', 'a.c.*', 'a.b.d', 'a.b.c.d.**']) {
+    assert.equal(matches(pattern, 'a.b.c'), false);
+  }
+  assert.ok(!split.mock.calls.some(({ arguments: [separator] }) => String(separator) === '.'));
+});
+
 test('many double wildcards do not cause exponential work', () => {
   const trie = new TopicTrie<number>();
   trie.insert(Array(60).fill('**').join('.'), 1);
