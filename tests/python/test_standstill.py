@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 from typing import TYPE_CHECKING
 
@@ -59,15 +60,22 @@ async def test_each_stall_is_reported_once() -> None:
     assert real.waiting == []
 
 
-async def test_the_report_names_the_remedy_for_a_program_that_sleeps_in_real_time() -> None:
+async def test_the_report_names_the_lines_where_the_program_waits() -> None:
     clock, real, lines = VirtualClock(), RealTime(), list[str]()
     Standstill(clock, real.call_later, lines.append).start()
     clock.call_later(5, lambda: None)
+    never = asyncio.get_running_loop().create_future()
+
+    async def program() -> None:
+        await never
+
+    waiting = asyncio.create_task(program())
+    await clock.settle()
     for _ in range(2):
         real.passes()
-    [line] = lines
-    for part in ("`asyncio.sleep`", "`server.clock.sleep`", "`clock=SystemClock()`"):
-        assert part in line
+    line = program.__code__.co_firstlineno + 1
+    assert f"test_standstill.py:{line}" in lines[0].partition("; waiting at ")[2]
+    waiting.cancel()
 
 
 async def test_advancing_time_is_not_a_stall() -> None:
@@ -118,7 +126,10 @@ def test_a_hanging_test_prints_the_reason_despite_captured_output(
     result = pytester.runpytest_subprocess("-p", "no:cacheprovider")
     assert result.ret == 3
     result.stderr.fnmatch_lines(
-        ["*::test_it_hangs: virtual time does not advance, * pending: advance*"]
+        [
+            "*::test_it_hangs: virtual time does not advance, * pending: advance*; waiting at "
+            "test_a_hanging_test_prints_the_reason_despite_captured_output.py:*"
+        ]
     )
 
 

@@ -6,7 +6,9 @@ a test that hangs does not show the reason. This module checks the clock in real
 
 from __future__ import annotations
 
+import asyncio
 import sys
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
@@ -16,6 +18,13 @@ if TYPE_CHECKING:
 
 PATIENCE: Final = 5.0
 """Real seconds without activity before a report."""
+
+
+_SHOWN: Final = 3
+"""Maximum places in a report."""
+
+_OWN: Final = ("hanzoai.pubsub.", "pubsub_server.")
+"""Modules whose tasks are of no interest to the test."""
 
 
 class _Timer(Protocol):
@@ -67,12 +76,21 @@ class Standstill:
             timers = "1 timer is" if pending == 1 else f"{pending} timers are"
             self._tell(
                 f"virtual time does not advance, {timers} pending: advance the clock "
-                "(`await server.clock.advance(seconds)`). If the program or a test calls "
-                "`asyncio.sleep`, which takes real time, call `server.clock.sleep` instead, or "
-                "pass `clock=SystemClock()`"
+                f"(`await server.clock.advance(seconds)`){_waiting()}"
             )
         self._seen = seen
         self.start()
+
+
+def _waiting() -> str:
+    """Where the tasks of the test and its program wait; empty if there are none."""
+    frames = [frame for task in asyncio.all_tasks() for frame in task.get_stack(limit=1)]
+    places = sorted(
+        f"{PurePath(frame.f_code.co_filename).name}:{frame.f_lineno}"
+        for frame in frames
+        if not f"{frame.f_globals.get('__name__')}.".startswith(_OWN)
+    )
+    return f"; waiting at {', '.join(places[:_SHOWN])}" if places else ""
 
 
 def _to_stderr(sentence: str) -> None:
