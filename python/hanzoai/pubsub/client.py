@@ -220,10 +220,11 @@ class PubSubClient:
         """Close the client: settle its publishes, close the connection, end the subscriptions.
 
         You can call it several times, and from handlers. Iterations end after the messages that
-        have already arrived.
+        have already arrived. The call waits for running handlers, but not for a handler that makes
+        it, or that has started the task or thread that makes it.
 
         Args:
-            timeout: Seconds or a timedelta to wait for unanswered publishes; default:
+            timeout: Seconds or a timedelta to wait for unanswered publishes and handlers; default:
                 ``close_timeout``. The calls of publishes that are still unanswered then raise an
                 error. 0 does not wait.
 
