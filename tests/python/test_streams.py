@@ -670,6 +670,22 @@ async def test_a_takeover_accepts_only_frames_of_its_sender(pubsub_memory: Memor
         assert writer.text == "real "
 
 
+async def test_a_reader_with_the_wrong_sender_logs_once_whose_frames_it_ignores(
+    pubsub_memory: MemoryServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    ps = pubsub_memory.client(pubsub_memory.token("svc"))
+    reader = stream_reader(ps, TOPIC, id="r1", sender="chat-backend").open()
+    other = stream_reader(ps, TOPIC, id="r1", sender="svc")
+    async with stream_writer(ps, TOPIC, id="r1") as writer:
+        await writer.write("text")
+    assert (await within(pubsub_memory, other.final())).text == "text"
+    await reader.close()
+    assert [record.getMessage() for record in caplog.records] == [
+        "The reader of the stream r1 ignores the frames of svc, because its `sender` is "
+        "chat-backend. If they are of the writer, pass the user id in its token as `sender`."
+    ]
+
+
 async def test_no_writer_takes_over_after_the_highest_epoch(pubsub_memory: MemoryServer) -> None:
     ps, mallory = (pubsub_memory.client(pubsub_memory.token(name)) for name in ("svc", "mallory"))
     forged = stream_writer(mallory, TOPIC, id="r1", epoch=2**53 - 1)

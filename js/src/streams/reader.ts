@@ -2,10 +2,12 @@
 
 /** `StreamReader`: follows one answer while it is generated. */
 
+import { DEVELOPMENT } from '../build.js';
 import { driverOf, type PubSub } from '../client.js';
 import type { Clock, TimerHandle } from '../clock.js';
 import { ClosedError, InvalidTopic, UsageError } from '../errors.js';
 import type { JsonObject } from '../generated/wire.js';
+import { logText } from '../log_text.js';
 import { Stream } from '../runtime/stream.js';
 import { onAbort } from '../runtime/waiting.js';
 import { isWildcard } from '../topics.js';
@@ -136,6 +138,7 @@ export class StreamReader implements AsyncIterable<StreamEvent>, AsyncDisposable
   private readonly _reader = new Stream();
   private _timer: TimerHandle | undefined;
   private _isClosed: boolean | undefined;
+  private _hasWarned: boolean | undefined;
 
   /** @internal Created by `readStream`. */
   constructor(
@@ -342,6 +345,15 @@ export class StreamReader implements AsyncIterable<StreamEvent>, AsyncDisposable
         events.push(event as StreamEvent);
         if ('reason' in effect) this._settle(event as StreamEnd);
       }
+    }
+    if (DEVELOPMENT && core.foreign !== undefined && core.epoch < 0 && !this._hasWarned) {
+      this._hasWarned = true;
+      driverOf(this._client).options.logger.warn(
+        `The reader of the stream ${core.stream} ignores the frames of ` +
+          `${logText(core.foreign) || 'an unknown sender'}, because its \`sender\` is ` +
+          `${this._options.sender}. If they are of the writer, pass the user id in its token as ` +
+          '`sender`.',
+      );
     }
     // Without a retained stream, a later one is not what the program wanted to cancel.
     if (core.epoch >= 0 || core.want === 'latest') this._find();

@@ -5,6 +5,7 @@
  * are a prefix of the answer unless `stale` is set.
  */
 
+import { DEVELOPMENT } from '../build.js';
 import { isObject } from '../wire/guard.js';
 import { addPiece, isString, type Part, type Piece, textOf } from './parts.js';
 import { grow, isPiece, partsOf, sorted, splitPair, textOfPiece } from './pieces.js';
@@ -69,6 +70,8 @@ export class Reading {
   ended = false;
   /** Number of ignored frames: invalid ones, and those of another writer. */
   ignored = 0;
+  /** Who sent the newest frame of the stream that is not of the sender; development build only. */
+  foreign: string | undefined;
   /** Time of the next `tick`, milliseconds; undefined for none. */
   due: number | undefined;
   private _seen: readonly (string | undefined)[] = [];
@@ -211,7 +214,10 @@ export class Reading {
     const isNew = isPlain && (this.next || this.stale) && begins(message);
     const epoch = isPlain ? Math.max(this.epoch, 0) + (isNew ? 1 : 0) : data['epoch'];
     if (!isCount(epoch) || !isString(writer) || epoch < this.epoch) return false;
-    if (!this._counts(message)) return false;
+    if (!this._counts(message)) {
+      if (DEVELOPMENT) this.foreign = message.sender;
+      return false;
+    }
     if (epoch === this.epoch && writer !== this._writer) return false;
     const count =
       isPlain && !isToken

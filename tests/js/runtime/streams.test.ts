@@ -364,6 +364,25 @@ test('a takeover accepts only frames of its sender', async () => {
   await server.stop();
 });
 
+test('a reader with the wrong sender logs once whose frames it ignores', async () => {
+  const server = await started();
+  const warnings: string[] = [];
+  const logger = { warn: (output: string) => warnings.push(output), error: () => {} };
+  const ps = server.client({ token: server.token('svc', { kind: 'service' }), logger });
+  const reader = readStream(ps, TOPIC, { id: 'r1', sender: 'chat-backend' });
+  const other = readStream(ps, TOPIC, { id: 'r1', sender: 'svc' });
+  const writer = await writeStream(ps, TOPIC, { id: 'r1' });
+  await writer.write('text');
+  await within(server, writer.complete());
+  assert.equal((await within(server, other.final())).text, 'text');
+  reader.close();
+  assert.deepEqual(warnings, [
+    'The reader of the stream r1 ignores the frames of svc, because its `sender` is chat-backend. ' +
+      'If they are of the writer, pass the user id in its token as `sender`.',
+  ]);
+  await server.stop();
+});
+
 test('no writer takes over a stream with the highest epoch', async () => {
   const server = await started();
   const [ps, mallory] = ['svc', 'mallory'].map((name) =>

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 from collections import deque
 from typing import TYPE_CHECKING, Any, Self
 
 from hanzoai.pubsub.errors import ClosedError, PubSubError, UsageError
+from hanzoai.pubsub.log_text import log_text
 from hanzoai.pubsub.runtime.handlers import call
 from hanzoai.pubsub.settings.checks import check_function
 from hanzoai.pubsub.streams.events import (
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
 
     from hanzoai.pubsub.client import PubSubClient
     from hanzoai.pubsub.clock import TimerHandle
+
+logger = logging.getLogger("hanzoai.pubsub")
 
 
 class StreamReader:
@@ -67,6 +71,8 @@ class StreamReader:
         self._client = client
         self._topic = validate_topic(topic)
         self._core = Reading(id, sender)
+        self._sender = sender
+        self._warned = False
         self._on_cancel = on_cancel
         self._on_subscribed = on_subscribed
         self._clock = client.clock
@@ -269,6 +275,15 @@ class StreamReader:
                 self._emit(effect)
         if core.ended and self._pump is not None and self._pump is not asyncio.current_task():
             self._pump.cancel()
+        if core.foreign is not None and core.epoch < 0 and not self._warned:
+            self._warned = True
+            logger.warning(
+                "The reader of the stream %s ignores the frames of %s, because its `sender` is %s. "
+                "If they are of the writer, pass the user id in its token as `sender`.",
+                core.stream,
+                log_text(core.foreign) or "an unknown sender",
+                self._sender,
+            )
         self._set_timer()
         self._wake()
 

@@ -120,6 +120,7 @@ class Reading:
         meta: The `meta` of the start.
         ended: Whether the end has arrived.
         ignored: Number of ignored frames: not valid, or from another writer.
+        foreign: Who sent the newest frame of the stream that is not of the sender.
         due: Time of the next `tick`, in milliseconds; None for never.
     """
 
@@ -133,6 +134,7 @@ class Reading:
         self.meta: Any = None
         self.ended = False
         self.ignored = 0
+        self.foreign: str | None = None
         self.due: int | None = None
         self.want = want
         self._sender = sender
@@ -267,6 +269,7 @@ class Reading:
         if not _is_count(epoch) or not isinstance(writer, str) or epoch < self.epoch:
             return False
         if not self._counts(message):
+            self.foreign = sender
             return False
         if epoch == self.epoch and writer != self._writer:
             return False
