@@ -27,11 +27,12 @@ from tests.chaos.checker import EVENTUAL, Violation, check
 from tests.chaos.networks import HOST, Network
 from tests.chaos.peers import Peer
 from tests.chaos.readers import Whims
-from tests.chaos.records import History, Message
+from tests.chaos.records import Gap, History, Message
 from tests.chaos.world import World, logs
 from tests.conformance.peer_process import PeerGone
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from types import TracebackType
 
     from tests.chaos.plan import Client, Fault, Plan, Stream
@@ -60,7 +61,7 @@ class Report:
         gaps: Number of gaps that they received.
         seconds: Duration of the run.
         notes: Other output of the clients.
-        logs: Output of the nodes.
+        logs: Output of the nodes, and what the subscriptions of violations received.
     """
 
     plan: Plan
@@ -118,7 +119,7 @@ class Stage:
                 report.violations.append(Violation("carried_out", "the run", "", text))
             finally:
                 report.seconds = time.monotonic() - began
-                report.logs = logs(Path(folder))
+                report.logs |= logs(Path(folder))
                 await self._clear(report)
         return report
 
@@ -300,6 +301,8 @@ class _Run:
         report.acknowledged = sum(
             one.outcome == "acknowledged" for one in history.publications.values()
         )
+        if violations:
+            report.logs |= _received(history, violations)
         received = [entry for each in history.subscriptions for entry in each.received]
         report.deliveries = sum(isinstance(entry, Message) for entry in received)
         report.gaps = len(received) - report.deliveries
@@ -336,3 +339,25 @@ class _Run:
                     history.present[f"node{node}", topic] = [f"no answer: {error!r}"]
                 else:
                     history.present[f"node{node}", topic] = [one["user_id"] for one in members]
+
+
+def _received(history: History, violations: Sequence[Violation]) -> dict[str, str]:
+    """What the subscriptions of these violations received, by client and topic."""
+    found: dict[str, str] = {}
+    for who, topic in dict.fromkeys((each.who, each.topic) for each in violations):
+        lines = [
+            f"{entry.at:7.3f} s {_entry(entry)}"
+            for each in history.subscriptions
+            if each.client == who
+            for entry in each.received
+            if entry.topic == topic
+        ]
+        if lines:
+            found[f"received by {who} of {topic}"] = "\n".join(lines)
+    return found
+
+
+def _entry(entry: Message | Gap) -> str:
+    if isinstance(entry, Message):
+        return f"{entry.id} at {entry.seq}"
+    return f"gap {entry.reason} from {entry.first} to {entry.last}"

@@ -295,6 +295,40 @@ async def test_late_messages_of_a_lost_log_do_not_reach_subscribers_that_have_th
         assert await received(coming, last) == [missed[2], last]
 
 
+@pytest.mark.parametrize("known", [2, 3])
+async def test_late_messages_that_arrive_during_a_replay_that_finds_a_loss_come_once(
+    store: Store, monkeypatch: pytest.MonkeyPatch, known: int
+) -> None:
+    async with (
+        asyncio.timeout(BOUND),
+        nodes(store) as (node, other),
+        peer(node, node.token("alice")) as there,
+        peer(node, node.token("bob")) as coming,
+        peer(other, other.token("carol")) as publisher,
+    ):
+        await there.subscribe(TOPIC)
+        first = await publish(publisher, 0)
+        assert await received(there, first) == [first]
+        with receiving_nothing(node) as gone:
+            missed = [await publish(publisher, number) for number in (1, 2, 3)]
+            await until(lambda: len(gone), 3)
+        await store.command("FLUSHALL")
+        slow = SlowRead(node, monkeypatch)
+        slow.may_read.set()
+        after = {TOPIC: missed[known - 1]}
+        await coming.send({"type": "subscribe", "topics": [TOPIC], "after": after, "since": 1})
+        await slow.read.wait()
+        backplane: Any = cast("RedisBackplane", node.hub.core.backplane)
+        backplane._deliveries.catch_up(gone)
+        slow.may_end.set()
+        answer = await coming.until("subscribed")
+        assert not answer["history"]
+        assert "truncated" not in answer
+        last = await publish(publisher, 4)
+        assert await received(there, last) == [*missed, last]
+        assert await received(coming, last) == [*missed[known:], last]
+
+
 @pytest.mark.parametrize("pattern", [TOPIC, "demo.*"])
 async def test_messages_of_a_lost_log_that_wait_do_not_reach_subscribers_that_have_them(
     store: Store, pattern: str

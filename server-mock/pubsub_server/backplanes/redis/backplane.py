@@ -321,14 +321,18 @@ class RedisBackplane:
         return self._replay(request, self._tracks.begin(), self._loop.time())
 
     async def _replay(self, request: _Request, journal: Journal, asked: float) -> Replay:
-        while True:
-            now, replay = await self._replay_once(request, journal, asked)
-            begun = replay.begun or 0
-            if request.wanted.since is None or begun >= replay.unbroken or replay.unbroken > now:
-                return replay
-            # This replay was the first use of a shard that has lost its data, so the reported loss
-            # is later than `begun`. A stream that resumes at this time would get the loss again.
-            journal, asked = self._tracks.begin(), self._loop.time()
+        try:
+            while True:
+                now, replay = await self._replay_once(request, journal, asked)
+                begun = replay.begun or 0
+                if request.wanted.since is None or not begun < replay.unbroken <= now:
+                    return replay
+                # This replay was the first use of a shard that has lost its data, so the reported
+                # loss is later than `begun`. A stream that resumes at this time would get the loss
+                # again. The journal remains: messages have waited for the subscriber since then.
+                asked = self._loop.time()
+        finally:
+            self._tracks.end(journal)
 
     async def _replay_once(
         self, request: _Request, journal: Journal, asked: float
@@ -353,8 +357,6 @@ class RedisBackplane:
             raise away("the store cannot be reached, so no messages can be replayed") from None
         else:
             return found.now, replace(self._join(journal, found, wanted), begun=begun)
-        finally:
-            self._tracks.end(journal)
 
     async def _begun(self, asked: float, read: Snapshot) -> int:
         """Unix ms just before this time of the loop, by the slowest of the clocks of Redis."""
