@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections import OrderedDict
+from sys import maxunicode
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from pydantic import ValidationError
 
 from hanzoai.pubsub.generated.wire import PresenceMember
-from hanzoai.pubsub.session.topic_tree import TopicTree
-from hanzoai.pubsub.topics import is_wildcard
+from hanzoai.pubsub.topics import TopicTrie, is_wildcard
 from hanzoai.pubsub.values import PresenceChange
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ class PresenceMembers:
 
     def __init__(self) -> None:
         self._rooms: OrderedDict[str, _Room] = OrderedDict()
-        self._tree = TopicTree()
+        self._sorted: list[str] = []  # the topics by name
         self._opened = 0
 
     def lists(
@@ -190,7 +191,7 @@ class PresenceMembers:
                 for name in empty or [next(iter(self._rooms))]:
                     self._remove(name)
             room = self._rooms[topic] = _Room(topic)
-            self._tree.add(topic)
+            insort(self._sorted, topic)
         else:
             self._rooms.move_to_end(topic)
         self._opened = room.opened = self._opened + 1
@@ -198,13 +199,21 @@ class PresenceMembers:
 
     def _remove(self, topic: str) -> None:
         del self._rooms[topic]
-        self._tree.discard(topic)
+        del self._sorted[bisect_left(self._sorted, topic)]
 
     def _matching(self, patterns: Sequence[str]) -> list[str]:
         """The topics that any of the patterns matches; the least recently opened one first."""
         if not any(map(is_wildcard, patterns)):
             return [pattern for pattern in patterns if pattern in self._rooms]
-        found = {topic for pattern in patterns for topic in self._tree.matching(pattern)}
+        found: set[str] = set()
+        for pattern in patterns:
+            trie: TopicTrie[None] = TopicTrie()
+            trie.insert(pattern, None)
+            # Most topics of a program already differ before the first wildcard.
+            beginning = pattern.split("*", 1)[0]
+            first = bisect_left(self._sorted, beginning)
+            end = bisect_left(self._sorted, beginning + chr(maxunicode), first)
+            found.update(topic for topic in self._sorted[first:end] if trie.match(topic))
         return sorted(found, key=lambda topic: self._rooms[topic].opened)
 
 
