@@ -31,9 +31,11 @@ from hanzoai.pubsub import (
     PubSub,
     ReceiveQueue,
     StateChange,
+    SubscriptionStats,
     TokenContext,
     UsageError,
 )
+from hanzoai.pubsub.runtime.inbox import Inbox
 from hanzoai.pubsub.testing import ThreadedServer
 
 if TYPE_CHECKING:
@@ -94,6 +96,35 @@ def test_every_operation_blocks_until_its_result_is_there(ps: PubSub) -> None:
         assert [message.data for message in handle.history()] == [1]
         handle.update_presence({"status": "idle"})
         assert len(handle.presence()) == 1
+
+
+def test_the_counters_are_read_in_the_thread_that_changes_them_until_it_has_ended(
+    ps: PubSub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    readers: list[threading.Thread] = []
+    read = Inbox.stats
+
+    def noted(inbox: Inbox) -> SubscriptionStats:
+        readers.append(threading.current_thread())
+        return read(inbox)
+
+    monkeypatch.setattr(Inbox, "stats", noted)
+    seen: list[int] = []
+
+    async def count(message: Message) -> None:
+        seen.append(sub.stats.received)
+        arrived.set()
+
+    arrived = threading.Event()
+    with ps.subscribe("demo.1", on_message=count) as sub:
+        assert sub.stats.received == 0
+        ps.publish("demo.1", {"data": 1})
+        assert arrived.wait(BOUND)
+        ps.close()
+        assert sub.stats.received == 1
+    assert seen == [1]
+    main = threading.main_thread()
+    assert [reader is main for reader in readers] == [False, False, True]
 
 
 def test_the_error_of_a_wait_without_a_connection_names_its_start_and_reason() -> None:

@@ -362,6 +362,41 @@ async def test_a_transport_reports_its_opening_and_its_end_with_code_and_delay(r
     assert transport.closed == [1000]
 
 
+@pytest.mark.parametrize(
+    ("told", "code", "reason", "expected"),
+    [
+        ("going_away", 1001, "going_away", "It moves."),
+        ("going_away", 1001, "The connection was closed with code 1001.", "It moves."),
+        ("later_code", 4999, "later_code", "It moves."),
+        ("internal", 1001, "going_away", "The server is shutting down."),
+        ("going_away", None, "The connection was lost.", "The connection was lost."),
+        (None, 1001, "going_away", "The server is shutting down."),
+        (None, 1001, "Upgrade to version 7.", "Upgrade to version 7."),
+    ],
+)
+async def test_the_reason_of_an_end_is_the_error_before_it_or_the_meaning_of_a_bare_code(
+    rig: Rig, told: str | None, code: int | None, reason: str, expected: str
+) -> None:
+    transport = await rig.dialed()
+    if told is not None:
+        rig.driver.problem(Rejected(told, "It moves."))
+    transport.put(TransportClosed(code, reason))
+    assert rig.of(events.Dropped) == [events.Dropped(code or 1006, expected, None)]
+
+
+async def test_an_error_explains_the_end_of_its_own_connection_only(rig: Rig) -> None:
+    transport = await rig.dialed()
+    rig.driver.problem(Rejected("going_away", "It moves."))
+    rig.session.answer(events.Dropped, effects.Dial("websocket"))
+    transport.put(TransportClosed(1001, "going_away"))
+    await rig.clock.settle()
+    rig.transports[-1].put(TransportClosed(1001, "going_away"))
+    assert rig.of(events.Dropped) == [
+        events.Dropped(1001, "It moves.", None),
+        events.Dropped(1001, "The server is shutting down.", None),
+    ]
+
+
 async def test_an_unparseable_frame_is_reported_as_an_error(rig: Rig) -> None:
     transport = await rig.dialed()
     transport.put([Malformed("not UTF-8"), Unknown("later")])
@@ -378,10 +413,11 @@ async def test_a_frame_reaches_the_session_within_the_call_that_brings_it(rig: R
 
 async def test_a_transport_that_does_not_open_is_reported(rig: Rig) -> None:
     failing = ScriptedTransport(rig.clock)
-    failing.opening = TransportFailed(4403, "forbidden")
+    failing.opening = TransportFailed(4403, "The server answered with HTTP 403.")
     rig.prepared.append(failing)
     await rig.dialed()
-    assert rig.of(events.Dropped) == [events.Dropped(4403, "forbidden", None)]
+    dropped = events.Dropped(4403, "The server answered with HTTP 403.", None)
+    assert rig.of(events.Dropped) == [dropped]
 
 
 async def test_an_unexpected_exception_ends_the_connection_and_not_the_client(

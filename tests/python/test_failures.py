@@ -26,6 +26,7 @@ from hanzoai.pubsub import (
 from hanzoai.pubsub.generated.errors import CODES
 from hanzoai.pubsub.runtime.failures import reason_of
 from hanzoai.pubsub.runtime.listeners import Listeners
+from hanzoai.pubsub.session.ports import Rejected
 from hanzoai.pubsub.testing import MemoryServer
 
 if TYPE_CHECKING:
@@ -152,8 +153,7 @@ async def test_a_restart_that_the_server_announces_is_no_warning_if_the_client_r
 ) -> None:
     ps = pubsub_memory.client()
     await ps.connect()
-    failures = ps._ready().driver.failures
-    failures.announced()
+    ps._ready().driver.failures.told(Rejected("going_away", "The node is drained."))
     pubsub_memory.cut(1001, "going away")
     await pubsub_memory.clock.advance_until(lambda: ps.state == "connected", 60)
     assert warnings_of(caplog) == []
@@ -167,7 +167,7 @@ async def test_an_announced_restart_is_one_warning_if_the_client_cannot_reconnec
 ) -> None:
     ps = pubsub_memory.client()
     await ps.connect()
-    ps._ready().driver.failures.announced()
+    ps._ready().driver.failures.told(Rejected("going_away", "The node is drained."))
     with pubsub_memory.refusing(None, "The cable is cut."):
         pubsub_memory.cut(1001, "going away")
         await pubsub_memory.clock.advance(120)

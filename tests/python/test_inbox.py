@@ -270,12 +270,14 @@ def test_the_accounts_are_right_whatever_happens(
                     take()
             case _:
                 stats = inbox.stats()
+                assert stats.handled == len(delivered)
                 assert stats.received == stats.handled + stats.dropped + stats.queued
     while not inbox.empty:
         take()
     assert delivered | missed == set(range(1, seq + 1))
     stats = inbox.stats()
     assert (stats.queued, stats.queued_bytes) == (0, 0)
+    assert stats.handled == len(delivered)
     assert stats.received == stats.handled + stats.dropped
 
 

@@ -77,6 +77,8 @@ export class Driver implements Owner, Ports {
   _connection: Connection | undefined;
   /** Why the last WebSocket failed; only in the development build. */
   declare socketFailure: string | undefined;
+  /** The last error of the server on this connection; only in the development build. */
+  declare private _told: Loose<ErrorInfo> | undefined;
 
   /**
    * @param options Options of the client.
@@ -111,7 +113,9 @@ export class Driver implements Owner, Ports {
   // ---------------------------------------------------------------- from the connection
 
   dropped(end: TransportEnd): void {
-    const { again, code = LOST, reason, retryAfter } = end;
+    const { again, code = LOST, retryAfter } = end;
+    const reason =
+      (DEVELOPMENT && this._told?.code === end.reason && this._told.message) || end.reason;
     if (DEVELOPMENT && this._connection?._transport.incremental) this.socketFailure = reason;
     this._connection = undefined;
     // A connection that was never open is not urgent.
@@ -183,6 +187,7 @@ export class Driver implements Owner, Ports {
   }
 
   dial(transport: TransportName): void {
+    if (DEVELOPMENT) this._told = undefined;
     if (DEVELOPMENT && transport === 'websocket') this.socketFailure = undefined;
     this._next = transport;
   }
@@ -219,6 +224,7 @@ export class Driver implements Owner, Ports {
   }
 
   problem(problem: Loose<ErrorInfo>): void {
+    if (DEVELOPMENT) this._told = problem;
     this.listeners.report(rejected(problem));
   }
 

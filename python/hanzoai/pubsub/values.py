@@ -187,8 +187,9 @@ class StateChange:
         to: State after.
         code: Error code of ``spec/errors.yaml``, or the close code: 1006 for a connection that was
             lost or could not be opened. None if the change has another cause than a failure.
-        reason: What happened, for logs: a sentence, the text of the server such as ``going_away``,
-            or empty. For users, choose words by ``to`` and ``code``.
+        reason: What happened, for logs: a sentence in English, of this client, the server or a
+            proxy. Empty if nothing failed, as after ``close()``, or when a client connects again
+            after the machine slept. For users, choose words by ``to`` and ``code``.
         retry_in: Seconds until the next attempt, if one is planned.
         attempt: Number of attempts since the client was last stable.
     """

@@ -34,6 +34,7 @@ test('the logger of a client gets a restart of the server as information alone',
   await ps.connect();
   peer.socket.receive({ type: 'error', code: 'going_away', message: 'It is shutting down.' });
   peer.socket.drop(1001, 'going_away');
+  assert.equal(ps.lastFailure?.reason, 'It is shutting down.');
   await clock.advance(2_000);
   await turns();
   assert.equal(ps.state, 'connected');

@@ -485,9 +485,24 @@ async def test_counters_keep_what_a_peer_has_lost_and_leave_out_strangers(
             await pub.wait_for_peers(timeout=10)
             while not pub.stats.dropped_by_peer:
                 pub.send(bytes(100_000))
-            lost = pub.stats.dropped_by_peer
+            stats = pub.stats
+            (before,) = stats.peers
+            assert (before.queued, stats.dropped_by_peer) == (1, before.dropped)
         await until(lambda: not pub.stats.peers)
-        assert pub.stats.dropped_by_peer == lost
+        assert pub.stats.dropped_by_peer == before.dropped + 1
+        assert pub.stats.dropped_by_peer + before.sent == pub.stats.sent
+
+
+async def test_a_close_that_does_not_linger_counts_what_waited_for_a_peer(tmp_path: Path) -> None:
+    async with PubSocket(send_queue_size=4) as pub:
+        target = await pub.listen(url("tcp", tmp_path))
+        async with await Bare.connect(target) as peer:
+            peer.write(HELLO_SUB)
+            await pub.wait_for_peers(timeout=10)
+            while pub.stats.peers[0].queued < 3:
+                pub.send(bytes(100_000))
+            await pub.close(linger=0)
+        assert pub.stats.dropped_by_peer == 3
 
 
 async def test_a_peer_that_breaks_the_protocol_and_does_not_read_is_disconnected(
@@ -518,6 +533,9 @@ async def test_messages_to_a_peer_that_has_just_vanished_are_not_logged(
             peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         for _ in range(100):
             pub.send(TEXT)
+        # The failure of the first write shows that the peer has vanished.
+        await until(lambda: not pub.stats.peers)
+        assert pub.stats.dropped_by_peer == 99
         await until(lambda: not pub.stats.peers)
     assert not caplog.records
 

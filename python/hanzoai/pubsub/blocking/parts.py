@@ -9,7 +9,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar, cast
 
 from hanzoai.pubsub.durations import seconds_of
-from hanzoai.pubsub.errors import ClosedError, OperationTimeout, PubSubError
+from hanzoai.pubsub.errors import ClosedError, OperationTimeout, PubSubError, UsageError
 from hanzoai.pubsub.model import Data
 from hanzoai.pubsub.runtime.ownership import ForkedError
 from hanzoai.pubsub.values import Message
@@ -134,7 +134,16 @@ class BlockingSubscription(Generic[Data]):
     @property
     def stats(self) -> SubscriptionStats:
         """Counters of received, handled, dropped and waiting messages."""
-        return self._subscription.stats
+
+        async def read() -> SubscriptionStats:
+            return self._subscription.stats
+
+        try:
+            stats: SubscriptionStats = self._call(read)
+        except (ClosedError, UsageError):
+            # The loop has ended or this is its thread, so no other thread adds messages.
+            stats = self._subscription.stats
+        return stats
 
     def wait(self) -> Self:
         """Wait until the server has answered.

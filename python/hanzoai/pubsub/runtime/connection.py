@@ -212,10 +212,10 @@ class Connection:
     def ended(self, end: TransportEnd, /) -> None:
         """See ``Receiver``."""
         self.hang_up(1000)
-        self._failures.dropped(end.reason)
+        reason = self._failures.dropped(end.code, end.reason)
         wait = None if end.retry_after is None else round(end.retry_after * 1000)
         code = _LOST if end.code is None else end.code
-        self._steps.call(self._session.dropped, code, end.reason, wait)
+        self._steps.call(self._session.dropped, code, reason, wait)
 
     # ------------------------------------------------------------ inside
 

@@ -396,8 +396,7 @@ class Driver:
 
     def problem(self, problem: Rejected, /) -> None:
         """See ``Ports``."""
-        if problem.code == "going_away":
-            self.failures.announced()
+        self.failures.told(problem)
         self.listeners.report(rejected(problem), problem.topic)
 
     def finished(self, error: Rejected | None, /) -> None:

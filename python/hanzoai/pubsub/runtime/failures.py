@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from hanzoai.pubsub.errors import ConnectionFailed, OperationTimeout, PubSubError, from_code
 from hanzoai.pubsub.generated.errors import CODES
 from hanzoai.pubsub.log_text import log_text
-from hanzoai.pubsub.session.events import TIMEOUTS
+from hanzoai.pubsub.session.events import TIMEOUTS, code_of
 
 if TYPE_CHECKING:
     from hanzoai.pubsub.clock import Clock
@@ -56,6 +56,7 @@ class Failures:
         self._url = options.socket_url
         self._auto = options.transport == "auto"
         self._dialed: TransportName | None = None
+        self._told: Rejected | None = None
         self._socket_failed = "it did not open in time"
         self._logged_outage = False
         self._logged_fallback = False
@@ -71,15 +72,24 @@ class Failures:
     def dialed(self, transport: TransportName) -> None:
         """A transport is being opened."""
         self._dialed = transport
+        self._told = None
 
-    def dropped(self, reason: str) -> None:
-        """The transport has closed, or did not open."""
+    def told(self, problem: Rejected) -> None:
+        """The server sent an error of its own, perhaps before it closes the connection."""
+        self._told = problem
+        if problem.code == "going_away":
+            self._patience = _PATIENCE
+
+    def dropped(self, code: int | None, reason: str) -> str:
+        """The transport has closed, or did not open. Returns the reason in words."""
+        told = self._told
+        if told is not None and told.message and told.code in (reason, code_of(code)):
+            reason = told.message
+        elif (known := CODES.get(reason)) is not None:
+            reason = known.meaning
         if self._dialed == "websocket":
             self._socket_failed = reason.rstrip(".") or "it ended without a reason"
-
-    def announced(self) -> None:
-        """The server announced its restart."""
-        self._patience = _PATIENCE
+        return reason
 
     def changed(self, change: StateChange) -> None:
         """The public state has changed."""

@@ -87,6 +87,7 @@ class Inbox:
         self._entries: deque[Event] = deque()
         self._sizes: deque[int] = deque()  # of the oldest entries; the rest are not measured yet
         self._bytes = 0
+        self._others = 0  # gaps and presence changes among the entries
         self._front: dict[tuple[type, str], Gap | PresenceChange] = {}
         self._skipped: dict[str, int] = {}  # positions of other types behind the newest entry
         self._received = self._dropped = self._gaps = 0
@@ -149,6 +150,7 @@ class Inbox:
             return
         if isinstance(entry, Gap):
             self._gaps += 1
+        self._others += 1
         self._entries.append(entry)
         self._measure()
         self._check()
@@ -172,8 +174,9 @@ class Inbox:
 
     def clear(self) -> None:
         """Drop waiting entries: the program has ended the subscription."""
-        self._dropped += self._queued()
+        self._dropped += self._queued
         self._entries.clear()
+        self._others = 0
         self._sizes.clear()
         self._front.clear()
         self._bytes = 0
@@ -209,6 +212,7 @@ class Inbox:
                 else:
                     self._set_position(topic, seq)
         else:
+            self._others -= 1
             self._passed(entry)
         if self._accounts:
             self._account()
@@ -228,20 +232,20 @@ class Inbox:
     def stats(self) -> SubscriptionStats:
         """The current counters."""
         self._measure()
-        queued = self._queued()
         return SubscriptionStats(
             received=self._received,
-            handled=self._received - self._dropped - queued,
+            handled=self._received - self._dropped - self._queued,
             dropped=self._dropped,
-            queued=queued,
+            queued=self._queued,
             queued_bytes=self._bytes,
             gaps=self._gaps,
         )
 
     # ------------------------------------------------------------ inside
 
+    @property
     def _queued(self) -> int:
-        return sum(type(entry) is Message for entry in self._entries)
+        return len(self._entries) - self._others
 
     def _account(self) -> None:
         """The oldest entry was taken."""
@@ -302,7 +306,9 @@ class Inbox:
             self._dropped += 1
             seq = entry.seq
             self._gaps += self._to_front(Gap(entry.topic, seq, seq, 1, "slow_consumer"))
-        elif isinstance(entry, Gap):
+            return
+        self._others -= 1
+        if isinstance(entry, Gap):
             self._to_front(entry)
         elif isinstance(entry, PresenceChange):
             # Each change contains all members, so the latest one of a topic is enough.

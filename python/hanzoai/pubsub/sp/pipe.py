@@ -130,6 +130,9 @@ class Pipe(BufferedReads):
         # asyncio logs each write to a connection whose end it has not reported yet.
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(data)
+        else:
+            self.sent -= 1
+            self.dropped += 1
 
     def _announce(self) -> None:
         if self._drained is not None and not self._drained.done():
@@ -173,6 +176,8 @@ class Pipe(BufferedReads):
             self._leave()
 
     def _leave(self) -> None:
+        self.dropped += len(self._queue)
+        self._queue.clear()
         self._owner.left(self, self._reason)
         self.ended.set_result(None)
         self._announce()

@@ -16,7 +16,8 @@ class PeerStats:
     Attributes:
         address: Address of the peer, if the transport knows it.
         sent: Messages passed to the connection.
-        dropped: Messages lost because the peer's queue was full.
+        dropped: Messages lost because the peer's queue was full, or because the connection ended
+            before they were passed to it.
         received: Messages received from the peer, matching or not.
         queued: Messages that currently wait for the peer.
     """
@@ -35,8 +36,8 @@ class SocketStats:
     Attributes:
         sent: Messages passed to `send`.
         received: Messages that `recv` returned.
-        dropped_by_peer: Messages lost because the queue of a peer was full, summed over all current
-            and former peers.
+        dropped_by_peer: Messages lost because the queue of a peer was full, or because its
+            connection ended while they waited, summed over all current and former peers.
         dropped_by_queue: Matching messages lost because the receive queue was full.
         filtered: Messages that no prefix matched.
         peers: The current connections.
