@@ -1,4 +1,4 @@
-"""The event stream and the hub protocol work on several nodes like on one."""
+"""Protocols without answers to a publisher work on several nodes like on one."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from pubsub_server.listeners import paced_publishes
 from pubsub_server.testing import RunningServer, running_server
 from tests.cluster.waiting import until
 from tests.server.protocols.peers import events, hub
+from tests.server.signed.peers import EMPTY, HELLO
+from tests.server.signed.test_sockets import end_of, next_of, publisher, send_and_close
 
 if TYPE_CHECKING:
     import pytest
@@ -27,7 +29,8 @@ async def node(stack: AsyncExitStack, store: Store, **settings: Any) -> RunningS
         "redis_url": store.url,
         "event_stream": "0",
         "hub": "0",
-        "listener_identities": {"event_stream": who, "hub": who},
+        "signed": True,
+        "listener_identities": {"event_stream": who, "hub": who, "signed": who},
         "publish_rate_service": 1e6,
         **settings,
     }
@@ -74,7 +77,9 @@ async def test_publishes_outlast_a_store_that_stalls(store: Store) -> None:
         reader = await stack.enter_async_context(
             events(here.server.others["event_stream"], b"status")
         )
-        await subscribed(here, 2)
+        signed = await stack.enter_async_context(publisher(here))
+        closing = await stack.enter_async_context(publisher(here))
+        await subscribed(here, 4)
         backplane: Any = here.hub.core.backplane
         (lane,) = backplane._writer._lanes
         patience, lane._patience = lane._patience, 0.1
@@ -82,13 +87,18 @@ async def test_publishes_outlast_a_store_that_stalls(store: Store) -> None:
         for number in range(EVENTS):
             sender.event(b"status", b"%d" % number)
         counting = asyncio.create_task(asking.publish(b"x", b"other"))
-        await until(lambda: here.stats.refused.get("unavailable", 0) >= 5)
+        await signed.send(HELLO)
+        await signed.send(EMPTY)
+        ended = asyncio.create_task(send_and_close(closing, HELLO))
+        await until(lambda: here.stats.refused.get("unavailable", 0) >= 7)
         lane._patience = patience
         store.go_on()
         got = [await reader.next() for _ in range(EVENTS)]
         assert got == [(b"status", b"%d" % number) for number in range(EVENTS)]
         assert await sender.next() == (b"other", b"x")
         assert await counting == 1
+        assert sorted([await next_of(signed) for _ in range(3)]) == sorted([HELLO, HELLO, EMPTY])
+        await ended
 
 
 async def test_publishers_are_closed_when_the_store_stays_away(
@@ -102,13 +112,16 @@ async def test_publishers_are_closed_when_the_store_stays_away(
             events(here.server.others["event_stream"], b"status")
         )
         asking = await stack.enter_async_context(hub(here.server.others["hub"]))
-        await subscribed(here, 1)
+        signed = await stack.enter_async_context(publisher(here))
+        await subscribed(here, 2)
         store.stall()
         sender.event(b"status", b"x")
+        await signed.send(HELLO)
         asking.request(2, b"\1\5other\0\0\0\1x")
         assert await sender.ended() == await asking.ended() == b""
         assert here.stats.broken["event_stream.unavailable"] == 1
         assert here.stats.broken["hub.unavailable"] == 1
+        assert await end_of(signed) == (1013, "unavailable")
         store.go_on()
 
 

@@ -30,7 +30,10 @@ PATIENCE: Final = 60.0
 class Publisher(Protocol):
     """A session that publishes."""
 
-    identity: Identity
+    @property
+    def identity(self) -> Identity:
+        """Who publishes."""
+        ...
 
     @property
     def connection(self) -> Connection:
@@ -43,7 +46,7 @@ class Publisher(Protocol):
         ...
 
     async def nap(self, seconds: float) -> None:
-        """Wait, but only until the session ends."""
+        """Wait. A session that ends may return earlier."""
         ...
 
 

@@ -44,6 +44,7 @@ from tests.server.signed.test_sockets import (
     end_of,
     next_of,
     node,
+    send_and_close,
     socket,
 )
 
@@ -255,6 +256,18 @@ async def test_many_frames_in_one_message_are_verified_at_the_rate_of_their_publ
         await one.send(HELLO * 2_000)
         assert await stream.read(5 * len(HELLO)) == HELLO * 5
         assert len(verified) < 100
+
+
+async def test_what_a_publisher_sends_before_it_closes_reaches_the_broker() -> None:
+    async with (
+        node() as server,
+        literal_broker() as broker,
+        both(server, broker, writes=True) as (one, stream),
+    ):
+        await send_and_close(one, HELLO, EMPTY)
+        assert await stream.read(len(HELLO + EMPTY)) == HELLO + EMPTY
+        await until(lambda: server.stats.connections["signed"] == 0)
+        assert await stream.ended() == b""
 
 
 async def test_a_message_that_the_broker_has_forged_reaches_no_socket() -> None:

@@ -16,6 +16,7 @@ from websockets.exceptions import InvalidStatus
 from hanzoai.pubsub import PubSubClient
 from hanzoai.pubsub.errors import InvalidPayload, InvalidTopic
 from hanzoai.pubsub.soc import keccak256, to_data
+from pubsub_server.listeners.signed import socket_session
 from pubsub_server.testing import running_server
 from tests.http_client import http_client
 from tests.server.protocols.peers import BOUND, until
@@ -291,6 +292,57 @@ async def test_a_publisher_above_its_rate_is_slowed_down_and_loses_nothing() -> 
             await one.send(HELLO)
         for _ in range(20):
             assert await next_of(one) == HELLO
+
+
+async def send_and_close(ws: ClientConnection, *messages: bytes) -> None:
+    """Send messages and the close in one segment."""
+    for message in messages:
+        ws.protocol.send_binary(message)
+    ws.protocol.send_close(1000)
+    ws.send_data()
+    await ws.wait_closed()
+
+
+async def test_what_a_publisher_sends_before_it_closes_is_published() -> None:
+    async with node() as server, socket(server) as reader:
+        await subscribed(server, 1)
+        await send_and_close(await publisher(server), HELLO, EMPTY)
+        assert [await next_of(reader) for _ in range(2)] == [HELLO, EMPTY]
+        await until(lambda: server.stats.connections["signed"] == 1)
+
+
+async def test_a_publisher_that_closes_above_its_rate_is_waited_for() -> None:
+    async with (
+        node(publish_rate_service=20, publish_burst=100) as server,
+        socket(server) as reader,
+    ):
+        await subscribed(server, 1)
+        await send_and_close(await publisher(server), HELLO * 3, HELLO, EMPTY)
+        assert [await next_of(reader) for _ in range(5)] == [HELLO] * 4 + [EMPTY]
+        await until(lambda: server.stats.connections["signed"] == 1)
+
+
+async def test_a_publisher_that_closed_is_given_up_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket_session, "FINISH_SECONDS", 0.0)
+    async with node(publish_rate_service=5) as server:
+        await send_and_close(await publisher(server), HELLO * 1_000)
+        await until(lambda: server.stats.connections["signed"] == 0)
+        assert server.stats.broken == {"signed.unfinished": 1}
+
+
+async def test_a_message_that_the_server_fails_on_ends_its_socket(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with node(publish_rate_service=5) as server, publisher(server) as one:
+        await subscribed(server, 1)
+
+        async def fail(*args: object, **more: object) -> None:
+            raise RuntimeError("a defect")
+
+        monkeypatch.setattr(server.hub, "publish", fail)
+        await one.send(HELLO * 10)
+        assert (await end_of(one))[0] == 1011
+    assert "a defect" in caplog.text
 
 
 async def test_sockets_close_when_the_server_ends() -> None:

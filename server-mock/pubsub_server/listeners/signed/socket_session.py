@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from hanzoai.pubsub.links.unparsed import FrameError
 from pubsub_server.errors import ServiceError
+from pubsub_server.listeners.byte_session import FINISH_SECONDS
+from pubsub_server.listeners.paced_publishes import AT_ONCE, publish, within_rate
 from pubsub_server.listeners.signed.drafts import draft_of
 from pubsub_server.listeners.signed.encoders import binary_message
 from pubsub_server.listeners.signed.modes import GSOC
@@ -19,12 +21,14 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from pubsub_server.auth.identity import Identity
+    from pubsub_server.backplane import Published
     from pubsub_server.interfaces import Sink
     from pubsub_server.listeners.signed.addresses import Asked
     from pubsub_server.listeners.signed.modes import Parameters
     from pubsub_server.listeners.signed.relays import Relay, Relays
     from pubsub_server.service import Service
     from pubsub_server.shared.connection import Connection
+    from pubsub_server.shared.requests import Draft
 
 
 class Endpoint(Protocol):
@@ -73,7 +77,8 @@ class SocketSession:
         self._relay = relay
         self._frames: deque[bytes] = deque()
         self._working = False
-        self._gone = False
+        # When it gives up what it has received, after its client has closed.
+        self._finish_by: float | None = None
 
     def begin(self) -> None:
         """See `endpoints.Receiver`."""
@@ -88,7 +93,7 @@ class SocketSession:
     def receive(self, data: bytes) -> None:
         """See `endpoints.Receiver`. Data from a subscriber is ignored."""
         parameters = self.asked.parameters
-        if parameters is None or self._gone or self.connection.closed:
+        if parameters is None or self.closing:
             return
         try:
             frames = split(data)
@@ -97,21 +102,32 @@ class SocketSession:
             return
         self._frames.extend(frames)
         if not self._working:
-            self._working = True
-            self._sink.hold(True)
-            self._endpoint.spawn(self._publish(parameters))
+            work = self._publish(parameters)
+            if work is not None:
+                self._working = True
+                self._sink.hold(True)
+                self._endpoint.spawn(self._finish(work, parameters))
 
     def gone(self) -> None:
-        """See `endpoints.Receiver`."""
-        if self._gone:
+        """See `endpoints.Receiver`. What the client has sent before it closed is published."""
+        if self._finish_by is not None:
             return
-        self._gone = True
-        self._frames.clear()
+        service = self._endpoint.service
+        self._finish_by = service.clock() + FINISH_SECONDS
+        if self._relay is not None:
+            self._relay.discard(self)
+        self._endpoint.left(self)
+        if not self.connection.closed:
+            service.mute(self.connection)
+        if not self._working:
+            self._leave()
+
+    def _leave(self) -> None:
+        if self.closing and not self.connection.closed:
+            self._endpoint.broke("unfinished")
         relay, self._relay = self._relay, None
         if relay is not None:
-            relay.discard(self)
             self._endpoint.relays.leave(relay)
-        self._endpoint.left(self)
         self._endpoint.service.closed(self.connection)
 
     # ------------------------------------------------------------ relays
@@ -127,53 +143,79 @@ class SocketSession:
 
     # ------------------------------------------------------------ publishing
 
-    async def _publish(self, parameters: Parameters) -> None:
+    @property
+    def identity(self) -> Identity:
+        """See `paced_publishes.Publisher`."""
+        return self._endpoint.identity
+
+    @property
+    def closing(self) -> bool:
+        """See `paced_publishes.Publisher`."""
+        if self.connection.closed:
+            return True
+        return self._finish_by is not None and self._endpoint.service.clock() >= self._finish_by
+
+    async def nap(self, seconds: float) -> None:
+        """See `paced_publishes.Publisher`."""
+        await asyncio.sleep(seconds)
+
+    def _publish(self, parameters: Parameters) -> Coroutine[Any, Any, None] | None:
+        """Publish the received frames, until it must wait."""
+        if self._relay is not None:
+            return self._relay_all(self._relay, parameters)
+        while self._frames and not self.closing:
+            some = [self._frames.popleft() for _ in range(min(len(self._frames), AT_ONCE))]
+            drafts = [draft_of(self.asked.name, frame, parameters) for frame in some]
+            work = publish(self, self._endpoint.service, drafts, self._answered)
+            if work is not None:
+                return work
+        return None
+
+    async def _finish(self, work: Coroutine[Any, Any, None] | None, parameters: Parameters) -> None:
         try:
-            while self._frames and not self._gone and not self.connection.closed:
-                frame = self._frames.popleft()
-                error = await self._publish_one(frame, parameters)
-                if error is not None and error.code == "invalid_payload":
-                    self._refuse("bad_signature", error.message)
-                elif error is not None:
-                    self._endpoint.service.end(self.connection, error)
+            while work is not None:
+                await work
+                work = self._publish(parameters) if self._frames else None
         except UpstreamError as error:
             self.cut_off(str(error))
+        except Exception:
+            self._reject(ServiceError("internal", "the server failed on a message"))
+            raise
         finally:
             self._working = False
-            if not self._gone:
+            if self._finish_by is not None:
+                self._leave()
+            else:
                 self._sink.hold(False)
 
-    async def _publish_one(self, frame: bytes, parameters: Parameters) -> ServiceError | None:
-        service = self._endpoint.service
-        if self._relay is not None:
-            while not self._gone:
-                granted, wait = service.budget(self.connection, 1)
-                if granted:
-                    return await self._relay_one(self._relay, frame, parameters)
-                await asyncio.sleep(wait / 1000)
-            return None
-        draft = draft_of(self.asked.name, frame, parameters)
-        identity = self._endpoint.identity
-        while not self._gone:
-            (answer,) = await service.publish(identity, [draft], connection=self.connection)
-            if not isinstance(answer, ServiceError):
-                return None
-            if answer.code != "rate_limited":
-                return answer
-            await asyncio.sleep((answer.retry_after_ms or 100) / 1000)
-        return None
+    def _answered(self, draft: Draft, answer: Published | ServiceError) -> None:
+        if isinstance(answer, ServiceError) and not self.connection.closed:
+            self._reject(answer)
 
-    async def _relay_one(
-        self, relay: Relay, frame: bytes, parameters: Parameters
-    ) -> ServiceError | None:
-        """Send a frame to the broker. If this node is the broker, the hub verifies it."""
-        try:
-            GSOC.verify(frame, parameters)
-        except ValueError as error:
-            return ServiceError("invalid_payload", getattr(error, "message", str(error)))
-        self._endpoint.service.note("publish", self.connection, self.asked.name)
-        await relay.send(frame)
-        return None
+    async def _relay_all(self, relay: Relay, parameters: Parameters) -> None:
+        """Send the frames to the broker. If this node is the broker, the hub verifies them."""
+        service = self._endpoint.service
+        while self._frames:
+            await within_rate(self, service)
+            if self.closing:
+                return
+            frame = self._frames.popleft()
+            try:
+                GSOC.verify(frame, parameters)
+            except ValueError as error:
+                message = getattr(error, "message", str(error))
+                self._reject(ServiceError("invalid_payload", message))
+                return
+            service.note("publish", self.connection, self.asked.name)
+            await relay.send(frame)
+
+    def _reject(self, error: ServiceError) -> None:
+        """The protocol has no answers: the end of a socket is the only way to report a loss."""
+        if error.code == "invalid_payload":
+            self._refuse("bad_signature", error.message)
+        else:
+            self._frames.clear()
+            self._endpoint.service.end(self.connection, error)
 
     def _refuse(self, reason: str, message: str) -> None:
         """End only this publisher's socket."""

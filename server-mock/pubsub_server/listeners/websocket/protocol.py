@@ -215,11 +215,16 @@ class SocketProtocol(asyncio.Protocol):
         self._closing = True
         self._leave_slot()
         self._shared.gone(self)
-        receiver, self._receiver = self._receiver, None
-        if receiver is not None:
-            receiver.gone()
         if connection is not None:
-            self._shared.service.closed(connection, None)
+            self._left(connection, None)
+        self._receiver = None
+
+    def _left(self, connection: Connection, code: int | None) -> None:
+        """The client has closed."""
+        if self._receiver is None:
+            self._shared.service.closed(connection, code)
+        else:
+            self._receiver.gone()
 
     # ------------------------------------------------------------ Sink
 
@@ -562,7 +567,7 @@ class SocketProtocol(asyncio.Protocol):
 
     def _closed_by_client(self, connection: Connection, parser: Protocol) -> None:
         code = None if parser.close_rcvd is None else parser.close_rcvd.code
-        self._shared.service.closed(connection, 1000 if code == 1005 else code)
+        self._left(connection, 1000 if code == 1005 else code)
         transport = self._transport
         if transport is None:
             return
