@@ -163,7 +163,10 @@ export type PresenceChangeKind =
 export interface PresenceChange {
   /** The topic. */
   readonly topic: string;
-  /** All current connections, by time of joining; `usersOf` lists each user once. */
+  /**
+   * All current connections, in the order in which they joined. Connections that joined within the
+   * same millisecond are sorted by `client_id`. `usersOf` lists each user once.
+   */
   readonly members: readonly PresenceMember[];
   /**
    * `snapshot` for the first complete list, then what `member` did: `join` and `leave` for the

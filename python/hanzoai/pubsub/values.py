@@ -214,7 +214,8 @@ class PresenceChange:
 
     Attributes:
         topic: The topic.
-        members: All connections that are present now, in the order in which they joined;
+        members: All connections that are present now, in the order in which they joined.
+            Connections that joined within the same millisecond are sorted by ``client_id``.
             ``users_of`` lists each user once.
         change: ``snapshot`` for the first complete list, then what ``member`` did: ``join`` and
             ``leave`` for the first and last connection of a user, ``connect`` and ``disconnect``
