@@ -42,7 +42,7 @@ export function bytesOf(value: unknown): Uint8Array<ArrayBuffer> {
     throw new TypeError('This is not a JSON value.');
   }
   const half = typeof value === 'string' ? HALF : ESCAPED_HALF;
-  if (half.test(text)) throw new TypeError('A string has half a character.');
+  if (half.test(text)) throw new TypeError('A string has half of a surrogate pair.');
   return new TextEncoder().encode(text);
 }
 

@@ -49,12 +49,12 @@ async def test_a_node_with_another_number_of_shards_does_not_start(store: Store)
                 async with running_server(redis_url=store.url, redis_shards=32):
                     pass
             assert str(caught.value) == (
-                "redis_shards: this Redis was laid out with 64 shards under prefix hanzo-pubsub,"
-                " not with 32; set redis_shards to 64, or take another redis_prefix"
+                "redis_shards: this Redis was set up with 64 shards under prefix hanzo-pubsub,"
+                " not with 32; set redis_shards to 64, or set another redis_prefix"
             )
             async with running_server(redis_url=store.url, redis_shards=32, redis_prefix="other"):
                 pass
-        with pytest.raises(StartError, match="laid out with 64 shards"):
+        with pytest.raises(StartError, match="set up with 64 shards"):
             async with running_server(redis_url=store.url, redis_shards=65):
                 pass
 
@@ -62,7 +62,7 @@ async def test_a_node_with_another_number_of_shards_does_not_start(store: Store)
 async def test_a_node_does_not_start_on_the_layout_of_another_release(store: Store) -> None:
     async with asyncio.timeout(BOUND):
         await store.command("SET", KEY, "9 64")
-        with pytest.raises(StartError, match="laid out by another release"):
+        with pytest.raises(StartError, match="set up by another release"):
             async with running_server(redis_url=store.url):
                 pass
 

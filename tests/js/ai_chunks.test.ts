@@ -31,7 +31,7 @@ test('arguments of a tool that are not whole JSON end the call with an error', (
       toolCallId: 'c1',
       toolName: 'weather',
       input: '{"city": "K',
-      errorText: 'The arguments are not whole.',
+      errorText: 'The arguments are incomplete.',
     },
   ]);
 });

@@ -844,7 +844,7 @@ async def test_a_redirect_is_not_followed() -> None:
 
         async with server(nobody, process_request=redirect) as url:
             error = await failure(url)
-    assert "not followed" in error.reason
+    assert "follows no redirect" in error.reason
     assert reached == []
 
 

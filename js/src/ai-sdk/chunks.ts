@@ -195,7 +195,7 @@ export class Chunks {
         chunks.push({ type: 'tool-input-available', ...call, input });
       } catch {
         if (isBeside) continue;
-        const errorText = 'The arguments are not whole.';
+        const errorText = 'The arguments are incomplete.';
         chunks.push({ type: 'tool-input-error', ...call, input: text, errorText });
       }
       this._calls.delete(toolCallId);

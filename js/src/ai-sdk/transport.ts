@@ -170,7 +170,7 @@ export class HanzoChatTransport {
         if (isWaiting && isOver && event.ms > PATIENCE)
           throw new OperationTimeout('The answer has not begun.', {
             topic: topic(chatId),
-            remedy: 'See in the log of your backend why its writer could not publish.',
+            remedy: 'Search the log of your backend for the error of its writer.',
           });
       } else {
         if (isWaiting && isStopped()) void cancel();

@@ -14,7 +14,7 @@ export interface Doubt {
 export function doubtAddress({ httpUrl, httpDerived, socketUrl }: ClientOptions): Doubt {
   if (httpDerived) {
     return {
-      remedy: `${httpUrl} was derived from \`url\`: pass \`restUrl\` where the HTTP API is elsewhere.`,
+      remedy: `${httpUrl} was derived from \`url\`: pass \`restUrl\` if the HTTP API has another address.`,
     };
   }
   const [http, socket] = [new URL(httpUrl), new URL(socketUrl)];

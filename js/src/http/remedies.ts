@@ -7,7 +7,7 @@ const REMEDIES: readonly (readonly [cause: RegExp, remedy: string])[] = [
   ],
   [
     / reached: .*insecure/i,
-    'Use `wss://` and `https://`: browsers allow a page loaded over HTTPS nothing else.',
+    'Use `wss://` and `https://`: browsers allow only these on a page loaded over HTTPS.',
   ],
   [
     / reached: .*certificate.required/i,

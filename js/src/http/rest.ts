@@ -35,7 +35,7 @@ const NOT_SENT: readonly string[] = ['ECONNREFUSED', 'ENOTFOUND', 'EAI_AGAIN'];
 const FOREIGN =
   'Check that the URL is that of a PubSub server, and that no login page or proxy answers instead.';
 
-const NO_TIME = 'There was no time left for a request.';
+const NO_TIME = 'The timeout was over before the request was sent.';
 
 /** The source of tokens for requests. */
 export interface Tokens {

@@ -43,7 +43,7 @@ export function checkPublishing(options: PublishManyOptions, more: readonly stri
   checkCall(options, [...more, 'key', 'background', 'via']);
   const { key, via = 'auto' } = options;
   checkChoice('via', via, ['auto', 'socket', 'rest']);
-  checkType('key', key, 'string', 'Give any text that names what is replaced.');
+  checkType('key', key, 'string', 'Give a string: messages with the same key replace each other.');
 }
 
 /** A publication that can be sent. */

@@ -120,7 +120,7 @@ export class Subscription<Data = AnyPayload>
     type Result = IteratorResult<T, undefined>;
     const { _inbox: inbox, _handlers: handlers } = this;
     if (handlers.onMessage) {
-      throw new UsageError('This subscription hands its messages to `onMessage`.', {
+      throw new UsageError('This subscription passes its messages to `onMessage`.', {
         remedy: 'Iterate it, or pass `onMessage`, not both.',
       });
     }

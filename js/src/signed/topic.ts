@@ -252,7 +252,7 @@ function payloadOf(payload: unknown): Uint8Array {
 
 function idOf(id: Uint8Array | string): Uint8Array {
   if (typeof id !== 'string') return sized(id, 'id');
-  if (/\p{Surrogate}/u.test(id)) throw wrong('id', '`id` has half a character.');
+  if (/\p{Surrogate}/u.test(id)) throw wrong('id', '`id` has half of a surrogate pair.');
   return /^[0-9a-f]{64}$/i.test(id)
     ? fromHex(id, ID_BYTES, 'id')
     : keccak256(new TextEncoder().encode(id));
@@ -279,6 +279,6 @@ function same(one: Uint8Array, other: Uint8Array): boolean {
 function wrong(field: string, message: string): Error {
   return new InvalidOption(message, {
     field,
-    remedy: 'See `SignedTopicOptions` for what goes together.',
+    remedy: 'See `SignedTopicOptions` for valid combinations.',
   });
 }

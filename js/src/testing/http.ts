@@ -212,7 +212,11 @@ function allowed(hub: Hub, connection: Connection, wanted: readonly Subscribe[])
   const { identity } = connection;
   if (identity && patterns.some((pattern) => hub.core.mayHold(identity, pattern))) return identity;
   const details = { topic: patterns[0], field: 'topics' };
-  throw new Problem('forbidden', 'you may read none of these topics', details);
+  throw new Problem(
+    'forbidden',
+    'the access rules do not allow reading any of these topics',
+    details,
+  );
 }
 
 function fromQuery(query: URLSearchParams): Subscribe {

@@ -177,7 +177,7 @@ export function checkSize(value: unknown, at: string, limit: number, topic?: str
   if (Number.isNaN(size)) {
     throw new Problem('invalid_payload', `\`${at}\` cannot be written as JSON`, details);
   }
-  const detail = `\`${at}\` has ${size} bytes of JSON; at most ${limit} are taken`;
+  const detail = `\`${at}\` has ${size} bytes of JSON; at most ${limit} are allowed`;
   throw new Problem('payload_too_large', detail, details);
 }
 

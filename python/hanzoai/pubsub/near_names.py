@@ -1,4 +1,4 @@
-"""Suggests the name that someone meant who wrote an unknown one."""
+"""Suggests a known name for an unknown one."""
 
 from __future__ import annotations
 

@@ -350,7 +350,9 @@ class Hub:
     def _slow(self, connection: Connection) -> None:
         self.end(
             connection,
-            ServiceError("slow_consumer", "the client reads too slowly; its queue here is full"),
+            ServiceError(
+                "slow_consumer", "the client reads too slowly; its queue on the server is full"
+            ),
         )
 
     # ------------------------------------------------------------ operations

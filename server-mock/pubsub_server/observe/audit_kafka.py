@@ -183,13 +183,13 @@ class KafkaCarrier:
                 each, (errors.SaslAuthenticationFailed, errors.AuthenticationFailedError)
             ):
                 return (
-                    "audit_kafka_user, audit_kafka_password: the broker refuses them; set those of"
-                    f" a user that it knows for {self._mechanism}"
+                    "audit_kafka_user, audit_kafka_password: the broker rejects them; set a user"
+                    f" that exists for {self._mechanism}, and its password"
                 )
             if isinstance(each, errors.UnsupportedSaslMechanismError):
                 return (
-                    f"audit_kafka_mechanism: the broker does not take {self._mechanism}; set one"
-                    " that it takes"
+                    f"audit_kafka_mechanism: the broker does not support {self._mechanism}; set one"
+                    " that it supports"
                 )
             if isinstance(each, errors.IllegalSaslStateError):
                 return (

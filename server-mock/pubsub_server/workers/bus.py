@@ -105,7 +105,7 @@ class Bus:
         if not await self._run(found):
             detail = self._last_words()
             await self.end()
-            raise StartError(f"the bus of the workers, {found}, does not start: {detail}")
+            raise StartError(f"the store of the workers, {found}, does not start: {detail}")
         self._tasks = Tasks(asyncio.get_running_loop(), _LOG, "bus")
         self._tasks.keep(partial(self._keep, found))
 
@@ -124,7 +124,7 @@ class Bus:
         while True:
             code = await self._process.wait()
             _LOG.error(
-                "the Redis of the workers ended with %s; its history is lost", exit_reason(code)
+                "the store of the workers ended with %s; its history is lost", exit_reason(code)
             )
             await asyncio.sleep(AGAIN_AFTER)
             await self._run(found)

@@ -229,7 +229,7 @@ class Performer:
         )
         if seconds <= 0:
             raise OperationTimeout(
-                "There was no time left for a request.", topic=call.topic, id=call.id
+                "The timeout was over before the request was sent.", topic=call.topic, id=call.id
             )
         if self._closed:
             raise ClosedError(topic=call.topic)
@@ -310,8 +310,8 @@ class Performer:
         error = ProtocolError(
             f"{self._netloc} answered {call.method} {call.path} with {answered}. "
             f"{strange.message}{unknown}",
-            remedy="Check that the URL is that of a PubSub server, with no login page or proxy "
-            "that answers in its place.",
+            remedy="Check that the URL is that of a PubSub server, and that no login page or proxy "
+            "answers instead.",
             topic=call.topic,
         )
         return doubt_address(error, self._options, body)

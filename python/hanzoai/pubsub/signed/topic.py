@@ -259,7 +259,7 @@ def _id(id: bytes | str) -> bytes:
         try:
             return bytes.fromhex(id) if _HEX.fullmatch(id) else soc.keccak256(id.encode())
         except UnicodeEncodeError:
-            raise _wrong("id", "`id` has half a character.") from None
+            raise _wrong("id", "`id` has half of a surrogate pair.") from None
     if not is_bytes(id):
         raise _wrong("id", f"`id` is {type(id).__name__}, not bytes or a string.")
     if len(id) != soc.ID_BYTES:

@@ -97,7 +97,7 @@ def refusal(options: ClientOptions, status: int, retry_after: str | None) -> Tra
         code = None
     reason = f"The server answered the WebSocket handshake with HTTP {status}."
     if 300 <= status < 400:
-        reason = f"{reason} Redirects are not followed: they would carry the token away."
+        reason = f"{reason} The client follows no redirect, which would send the token elsewhere."
     reason += _ADVICE.get(status, "")
     return TransportFailed(code, reason, retry_after_of(retry_after))
 

@@ -187,7 +187,7 @@ class MeshBackplane:
             ),
             counter(
                 "lost",
-                "Connections to other nodes that ended without a goodbye.",
+                "Connections to other nodes that ended unexpectedly.",
                 lambda: counts.lost,
             ),
         )

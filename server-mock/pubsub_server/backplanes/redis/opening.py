@@ -150,13 +150,14 @@ def _compare(layout: Layout, found: str) -> None:
     version, _, shards = found.partition(" ")
     if version != str(VERSION):
         raise UnusableError(
-            f"this Redis was laid out by another release (layout {version}, this one has"
-            f" {VERSION}) under prefix {layout.prefix}; run that release, or take another prefix",
+            f"this Redis was set up by another release (layout {version}, this one has"
+            f" {VERSION}) under prefix {layout.prefix}; run that release, or set another"
+            " redis_prefix",
             "redis_prefix",
         )
     raise UnusableError(
-        f"this Redis was laid out with {shards} shards under prefix {layout.prefix}, not with"
-        f" {len(layout.bases)}; set redis_shards to {shards}, or take another redis_prefix",
+        f"this Redis was set up with {shards} shards under prefix {layout.prefix}, not with"
+        f" {len(layout.bases)}; set redis_shards to {shards}, or set another redis_prefix",
         "redis_shards",
     )
 

@@ -83,7 +83,7 @@ class Mirrors:
             wait = pause * secrets.SystemRandom().uniform(0.5, 1)
             pause = min(2 * pause, MAX_PAUSE)
             _LOG.warning(
-                "the mirror of %s has no upstream; next attempt in %.1f s: %s",
+                "cannot read %s from the Bee node; next attempt in %.1f s: %s",
                 *(asked.name, wait, reason),
             )
             await asyncio.sleep(wait)

@@ -183,8 +183,8 @@ class Web:
                     return failed(
                         "sse",
                         "sse_wrong_type",
-                        f"{url} answers no event stream, but "
-                        f"{answer.headers.get('content-type', 'no type')[:80]}.",
+                        f"{url} answers with {answer.headers.get('content-type', 'no type')[:80]}, "
+                        "not with an event stream.",
                         "A gateway in front of the server answers instead.",
                     )
                 chunks = answer.aiter_raw()
@@ -206,7 +206,7 @@ class Web:
             return failed(
                 "sse",
                 "sse_buffered",
-                f"The event stream {'opened' if head else 'was asked for'}, but no event came "
+                f"The event stream {'opened' if head else 'was requested'}, but no event came "
                 f"within {span(self._patience)}: a proxy buffers the response.",
                 _LET_STREAM,
             )
