@@ -84,7 +84,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="make demo",
-        description="Stream a text while connections fail and tokens expire. Takes a minute.",
+        description="Stream a text while connections fail and tokens expire. Takes two minutes.",
     )
     parser.add_argument("--fast", action="store_true", help="write at four times the usual speed")
     parser.add_argument(
@@ -238,7 +238,7 @@ async def _play(
         group.create_task(observe(server, stage, observing))
         await reader.subscribed.wait()
         await observing.wait()
-        stage.report("stream", f"{len(words):,} words at {rate:.0f} a second")
+        stage.report("stream", f"{len(words):,} words at {rate:.0f} per second")
         group.create_task(visit(server, stage, "alice", come=0.06, leave=0.72))
         group.create_task(visit(server, stage, "bob", come=0.24, leave=0.88))
         group.create_task(sabotage(server, stage, reader, CUTS, lose=args.lose))

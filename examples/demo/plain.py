@@ -33,7 +33,8 @@ async def show(stage: Stage) -> AsyncGenerator[None]:
             report()
             if stage.elapsed >= beat:
                 beat += BEAT
-                print(figures(stage), flush=True)
+                if stage.ledger.words:
+                    print(figures(stage), flush=True)
             await asyncio.sleep(0.1)
 
     player = asyncio.create_task(play())
