@@ -1,4 +1,4 @@
-"""Writes the generated parts of docs/: settings, options, limits, metrics, the Python reference.
+"""Writes the generated parts of docs/: settings, options, limits, metrics, both references.
 
 A table is between `<!-- table: NAME -->` and `<!-- end of table -->`. The block after
 `<!-- file: PATH -->` shows a file of the repository.
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 ROOT: Final = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from scripts import python_reference  # noqa: E402
+from scripts import python_reference, typescript_reference  # noqa: E402
 from scripts import typescript_tables as typescript  # noqa: E402
 
 PLACE: Final = re.compile(
@@ -303,6 +303,7 @@ TABLES: Final[dict[str, Callable[[], str]]] = {
     "typescript-respond": lambda: typescript.table("RespondOptions", "requests/responder.ts"),
     "typescript-waiting": lambda: typescript.table("Waiting", "runtime/waiting.ts"),
     **{name: partial(python_reference.page, name) for name in python_reference.PAGES},
+    **{name: partial(typescript_reference.page, name) for name in typescript_reference.PAGES},
 }
 
 

@@ -298,7 +298,7 @@ export class PubSub<Topics extends object = AnyTopics> {
    *   characters), other keys are merged into `metadata` (at most 16,384 bytes of JSON); null
    *   deletes a key.
    * @throws NotFound This client is not a member of the topic.
-   * @throws QueueFull The client already has presence of its own on 10,000 topics.
+   * @throws QueueFull The client has already set presence on 10,000 topics.
    * @throws InvalidTopic The topic is not valid or has a wildcard.
    * @throws InvalidPayload The data is not a JSON object, or a field has the wrong type.
    * @throws Unsupported The client uses server-sent events, which cannot update presence.

@@ -31,14 +31,10 @@ export function isWildcard(pattern: string): boolean {
   return pattern.includes('*');
 }
 
-/**
- * Whether a valid pattern matches a topic.
- *
- * After a segment that differs, only the last `**` takes one more segment, so `**.**.**` cannot cause
- * exponential work.
- */
+/** Whether a valid pattern matches a topic. */
 export function matches(pattern: string, topic: string): boolean {
-  // Most topics of a program already differ before the first wildcard.
+  // After a segment that differs, only the last `**` takes one more segment, so `**.**.**` cannot
+  // cause exponential work. Most topics of a program already differ before the first wildcard.
   if (!topic.startsWith(pattern.split('*', 1)[0] as string)) return false;
   const wanted = pattern.split('.');
   const segments = topic.split('.');

@@ -33,7 +33,7 @@ type StreamPart = { readonly type: string; readonly [field: string]: unknown };
  *
  *     await w.pipe(fromAISDK(streamText({ model, prompt }).fullStream));
  *
- * @throws What the model failed with.
+ * @throws Error The failure of the model.
  * @throws ModelError The stream ended without `finish`.
  * @throws PayloadTooLarge A file is too large for a message, and there is no `fileUrl`.
  */

@@ -68,9 +68,9 @@ export interface PresenceView {
   readonly members: ReadonlyMap<string, PresenceMember>;
   /** Each present user once, by the connection that joined first. */
   readonly users: readonly PresenceMember[];
-  /** As in `TopicState`. */
+  /** As in `TopicView`. */
   readonly status: TopicStatus;
-  /** As in `TopicState`. */
+  /** As in `TopicView`. */
   readonly error: PubSubError | undefined;
   /** Change what others see of this client on the topic. */
   readonly update: (data: JsonObject, options?: Waiting) => Promise<void>;

@@ -43,7 +43,7 @@ export function onAbort(signal: AbortSignal | undefined, abort: () => void): () 
  * @internal The value of a promise, or undefined after the end.
  *
  * @param clock Measures the time; without one there is no end.
- * @throws The reason of the signal, if that is aborted first.
+ * @throws Error The reason of the signal, if that is aborted first.
  */
 export function within<T>(
   promise: Promise<T>,

@@ -112,7 +112,7 @@ export class OwnPresence {
     if (!this._own.hasRoom(topic)) {
       this._reject(refs, {
         code: 'queue_full',
-        message: 'This client already has presence of its own on 10,000 topics.',
+        message: 'This client has already set presence on 10,000 topics.',
         remedy: 'Unsubscribe from some of these topics, or use several clients.',
         topic,
       });

@@ -195,7 +195,7 @@ export class StreamWriter implements AsyncDisposable {
    * @throws StreamCancelled A reader has cancelled the stream.
    * @throws InvalidOption `source` is not an iterator, for example a whole answer; the stream is
    *   aborted with the reason `error`.
-   * @throws The error of the iterator; the stream is aborted with the reason `error`.
+   * @throws Error That of the iterator; the stream is aborted with the reason `error`.
    */
   async pipe(
     source: AsyncIterable<Piece> | Iterable<Piece>,

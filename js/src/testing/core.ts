@@ -26,7 +26,9 @@ export interface Stats {
   connectionsTotal: number;
   /** New connections that were rejected because of their token. */
   authFailures: number;
+  /** Frames received from clients. */
   framesIn: number;
+  /** Messages published. */
   published: number;
   /** Publishes whose id the server already knew. */
   duplicates: number;
@@ -34,6 +36,7 @@ export interface Stats {
   delivered: number;
   /** Messages sent as replay, in answer to `subscribe`. */
   replayed: number;
+  /** Joins, updates and leaves. */
   presenceChanges: number;
   /** Number of errors by code. */
   readonly refused: Record<string, number>;

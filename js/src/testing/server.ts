@@ -44,7 +44,7 @@ export interface MemoryServerOptions<C extends Clock = VirtualClock>
    * moves it. `new SystemClock()` makes both run in real time.
    */
   readonly clock?: C | undefined;
-  /** Access rules; default: everybody may do everything. */
+  /** Access rules; default: every client may do everything. */
   readonly rules?: Rules | undefined;
   /** Seed of the ids and of the jitter of the clients' retries; an integer, default 0. */
   readonly seed?: number | undefined;

@@ -9,12 +9,19 @@ export type Kind = 'user' | 'service' | 'admin' | 'agent';
 
 /** The identity that a token represents. */
 export interface Identity {
+  /** Id of the user or service. */
   readonly userId: string;
+  /** Kind of the token. */
   readonly kind: Kind;
+  /** Display name. */
   readonly name: string;
+  /** Organizations of the user. */
   readonly orgs: readonly string[];
+  /** Chat sessions that the user owns. */
   readonly sessionsOwned: readonly string[];
+  /** Chat sessions that are shared with the user. */
   readonly sessionsShared: readonly string[];
+  /** Agents that the user has access to. */
   readonly agents: readonly string[];
   /** Unix milliseconds; undefined if it does not expire. */
   readonly expiresAt: number | undefined;

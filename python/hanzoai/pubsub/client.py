@@ -631,7 +631,7 @@ class PubSubClient:
             NotFound: This client is not a member of the topic.
             InvalidTopic: The topic is not valid or has a wildcard.
             InvalidPayload: The data is not a JSON object, or a field has the wrong type.
-            QueueFull: The client already has presence of its own on 10,000 topics.
+            QueueFull: The client has already set presence on 10,000 topics.
             Unsupported: The client uses server-sent events, which cannot update presence.
             OperationTimeout: The server did not answer in time. The client sends the update again
                 until it does.

@@ -124,7 +124,7 @@ class OwnPresence:
         """Merge an update and send it; `ref` is settled when the server has it."""
         refs = [] if ref is None else [ref]
         if not self._own.has_room(topic):
-            message = f"This client already has presence of its own on {MAX_TOPICS:,} topics."
+            message = f"This client has already set presence on {MAX_TOPICS:,} topics."
             remedy = "Unsubscribe from some of these topics, or use several clients."
             self._reject(refs, Rejected("queue_full", message, remedy, topic))
             return
