@@ -38,6 +38,7 @@ export interface SubscribeOptions<Data = AnyPayload> extends Waiting {
   readonly history?: number | undefined;
   /**
    * Replay the messages after these positions, by topic: usually `sub.positions` of an earlier run.
+   * `since` or `history` then apply to the topics without a position.
    */
   readonly after?: Readonly<Record<string, number>> | undefined;
   /** Called with each message, in order, one at a time; a function, asynchronous or not. */
