@@ -181,6 +181,26 @@ async def test_a_request_waits_for_a_responder_that_is_reconnecting(
     assert reply.data == 1
 
 
+async def test_expired_requests_and_replies_are_not_logged_as_gaps_of_a_subscription(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with MemoryServer(history_max_messages=1) as server:
+        asking, answering = server.client(), server.client()
+        async with answering.respond(TOPIC, add):
+            reply = await within(server, asking.request(TOPIC, [1], timeout=5))
+            for _ in range(2):
+                server.cut()
+                for n in range(3):
+                    await server.publish(TOPIC, {"data": n})
+                    await server.publish(reply.topic, {"data": n})
+                assert (await within(server, asking.request(TOPIC, [2], timeout=60))).data == 2
+    logged = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert [text for text in logged if "missed" in text] == [
+        f"A responder may have missed requests on topic {TOPIC} (history_trimmed). Their senders "
+        "get RequestTimeout. Further gaps of this responder are not logged."
+    ]
+
+
 async def test_a_retry_gets_the_reply_that_came_too_late(pubsub_memory: MemoryServer) -> None:
     asking, answering = pubsub_memory.client(), pubsub_memory.client()
     go, calls = asyncio.Event(), 0

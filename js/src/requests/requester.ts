@@ -141,7 +141,8 @@ class Requester {
     let inbox = this._inboxes.get(topic);
     if (!inbox) {
       inbox = {
-        subscription: this._client.subscribe(topic),
+        // The call whose reply was missed gets `RequestTimeout`.
+        subscription: this._client.subscribe(topic, { onGap: () => {} }),
         waiting: new Map(),
         isGranted: false,
       };

@@ -8,7 +8,7 @@ import { logText } from '../log_text.js';
 import { decide } from '../runtime/decisions.js';
 import type { Subscription } from '../runtime/subscription.js';
 import { checkNumber, checkType } from '../settings/checks.js';
-import type { Message, Outgoing } from '../values.js';
+import type { Gap, Message, Outgoing } from '../values.js';
 import { answerTo, isOwnReplyTopic, replyToOf } from './messages.js';
 import type { Client } from './requester.js';
 
@@ -33,6 +33,7 @@ export interface RespondOptions {
 export class Responder implements AsyncDisposable {
   private readonly _running = new Set<Promise<void>>();
   private _subscription!: Subscription;
+  private _hasMissed = false;
   private _hasWarned = false;
 
   /** @internal Created by `respond`. */
@@ -48,7 +49,7 @@ export class Responder implements AsyncDisposable {
 
   /** @internal Subscribe, and begin to answer. */
   async open(topics: string | readonly string[]): Promise<this> {
-    this._subscription = await this._client.subscribe(topics);
+    this._subscription = await this._client.subscribe(topics, { onGap: (gap) => this._miss(gap) });
     this._read().catch((error) => {
       if (!(error instanceof ClosedError)) this._report(error);
     });
@@ -122,6 +123,16 @@ export class Responder implements AsyncDisposable {
 
   private _report(error: unknown): void {
     driverOf(this._client).listeners.report(error);
+  }
+
+  /** Log the first gap: nothing remains to be answered, the senders have timed out. */
+  private _miss({ topic, reason }: Gap): void {
+    if (this._hasMissed) return;
+    this._hasMissed = true;
+    driverOf(this._client).options.logger.warn(
+      `A responder may have missed requests on topic ${logText(topic)} (${reason}). Their senders ` +
+        'get RequestTimeout. Further gaps of this responder are not logged.',
+    );
   }
 
   private _warn({ id, topic }: Message, replyTo: string): void {

@@ -63,6 +63,33 @@ test('a request returns what the handler returns', async () => {
   await server.stop();
 });
 
+test('expired requests and replies are not logged as gaps of a subscription', async () => {
+  const server = await new MemoryServer({ historyMaxMessages: 1 }).start();
+  const logged: string[] = [];
+  const logger = { warn: (text: string) => logged.push(text), error: () => {} };
+  const responder = await respond(server.client({ logger }), TOPIC, add);
+  const client = server.client({ logger });
+  const { topic } = await within(server, request(client, TOPIC, [1]));
+  for (let outage = 0; outage < 2; outage += 1) {
+    server.cut();
+    for (const data of [1, 2, 3]) {
+      await server.publish(TOPIC, { data });
+      await server.publish(topic, { data });
+    }
+    const reply = await within(server, request(client, TOPIC, [2], { timeout: 60_000 }));
+    assert.equal(reply.data, 2);
+  }
+  assert.deepEqual(
+    logged.filter((text) => text.includes('missed')),
+    [
+      `A responder may have missed requests on topic ${TOPIC} (history_trimmed). Their senders get ` +
+        'RequestTimeout. Further gaps of this responder are not logged.',
+    ],
+  );
+  await within(server, responder.close());
+  await server.stop();
+});
+
 test('without a responder, a request times out, and the error has its id', async () => {
   const server = await started();
   const asked = request(server.client(), TOPIC, null, { timeout: 3_000, id: 'r1' });

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from hanzoai.pubsub.clock import Clock
     from hanzoai.pubsub.runtime.subscription import Subscription
-    from hanzoai.pubsub.values import Duration, Outgoing, Published, Topics
+    from hanzoai.pubsub.values import Duration, Gap, Outgoing, Published, Topics
 
 
 class Client(Protocol):
@@ -18,7 +20,9 @@ class Client(Protocol):
         """See `PubSubClient.clock`."""
         ...
 
-    def subscribe(self, topics: Topics) -> Subscription:
+    def subscribe(
+        self, topics: Topics, *, on_gap: Callable[[Gap], None] | None = None
+    ) -> Subscription:
         """See `PubSubClient.subscribe`."""
         ...
 

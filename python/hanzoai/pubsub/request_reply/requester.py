@@ -24,7 +24,7 @@ from hanzoai.pubsub.wire.ids import message_id
 if TYPE_CHECKING:
     from hanzoai.pubsub.request_reply.client import Client
     from hanzoai.pubsub.runtime.subscription import Subscription
-    from hanzoai.pubsub.values import Message
+    from hanzoai.pubsub.values import Gap, Message
 
 logger = logging.getLogger("hanzoai.pubsub")
 
@@ -148,7 +148,7 @@ class Requester:
     def _inbox(self, topic: str) -> _Inbox:
         inbox = self._inboxes.get(topic)
         if inbox is None or not inbox.subscription.active:
-            inbox = self._inboxes[topic] = _Inbox(self._client.subscribe(topic))
+            inbox = self._inboxes[topic] = _Inbox(self._client.subscribe(topic, on_gap=_ignore))
             inbox.reader = asyncio.create_task(
                 self._read(topic, inbox), name="hanzoai.pubsub replies"
             )
@@ -197,6 +197,10 @@ def _opened(reply: Message, topic: str) -> Message:
     if error is not None:
         raise error
     return reply
+
+
+def _ignore(_: Gap) -> None:
+    """The call whose reply was missed gets `RequestTimeout`."""
 
 
 def _leave(future: asyncio.Future[Any]) -> None:

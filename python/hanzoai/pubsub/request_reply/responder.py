@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.runtime.handlers import Report
     from hanzoai.pubsub.runtime.subscription import Subscription
     from hanzoai.pubsub.tracing import Tracing
-    from hanzoai.pubsub.values import Duration, Message, Topics
+    from hanzoai.pubsub.values import Duration, Gap, Message, Topics
 
 logger = logging.getLogger("hanzoai.pubsub")
 
@@ -76,7 +76,8 @@ class Responder:
         self._turns = asyncio.Semaphore(concurrency)
         self._tasks = Tasks(client.clock)
         self._warned = False
-        self._subscription: Subscription = client.subscribe(topics)
+        self._missed = False
+        self._subscription: Subscription = client.subscribe(topics, on_gap=self._miss)
         self._tasks.spawn(self._read(), "responder")
 
     @property
@@ -182,6 +183,17 @@ class Responder:
         if not allowed:
             self._warn(request, reply_to)
         return allowed
+
+    def _miss(self, gap: Gap) -> None:
+        """Log the first gap: nothing remains to be answered, the senders have timed out."""
+        if not self._missed:
+            self._missed = True
+            logger.warning(
+                "A responder may have missed requests on topic %s (%s). Their senders get "
+                "RequestTimeout. Further gaps of this responder are not logged.",
+                log_text(gap.topic),
+                gap.reason,
+            )
 
     def _warn(self, request: Message, reply_to: str) -> None:
         if not self._warned:
