@@ -28,7 +28,6 @@ import type {
   AuthFrame,
   AuthOkFrame,
   ClientFrame,
-  ServerFrame,
   SubscribeFrame,
   UnsubscribedFrame,
   UnsubscribeFrame,
@@ -37,6 +36,7 @@ import { sessionInfo } from '../http/calls.js';
 import { describeAnswer, isPage, readError } from '../http/problems.js';
 import { ask, bytesOf, statusOf, textOf } from '../http/request.js';
 import { errorInfo, Rest } from '../http/rest.js';
+import { actionOf } from '../session/events.js';
 import type { ClientOptions } from '../settings/options.js';
 import { type Decoded, Malformed, Unknown } from '../wire/decoded.js';
 import { EventParser } from './event_stream.js';
@@ -310,10 +310,13 @@ export class SseTransport implements Transport {
         if (abort.signal.aborted) return undefined;
         const read = decodeEvent(event, data);
         if (read instanceof Malformed || read instanceof Unknown) this._put(read);
-        else if (this._isSuperseded(abort) && isReplaced(read)) continue;
-        else
+        else if (read.type !== 'error')
           for (const translated of this._subscriptions.translate(read, generation))
             this._put(translated);
+        // The stream ends, and another one may be about to replace it. An event stream has no
+        // `auth.error`: the server also reports the end of the token as `error`.
+        else if (!this._isSuperseded(abort))
+          this._put(actionOf(read) === 'reauth' ? { ...read, type: 'auth.error' } : read);
       }
     }
     return parser.retry;
@@ -362,10 +365,6 @@ export class SseTransport implements Transport {
 /** The text of a response that is not a stream; empty if it is too long or cut. */
 function refusalOf(response: Response): Promise<string> {
   return textOf(response, REFUSAL_MAX).catch(() => '');
-}
-
-function isReplaced(frame: ServerFrame): boolean {
-  return frame.type === 'error' && frame.code === 'replaced';
 }
 
 function isStream({ status, headers }: Response): boolean {

@@ -109,6 +109,50 @@ test('streams that the server ends before they are replaced are not kept', async
   transport.close();
 });
 
+test('a stream that ends with its token rejects the token, unless it is being replaced', async () => {
+  const clock = new VirtualClock();
+  const streams: ReadableStreamDefaultController[] = [];
+  let openings = deferred<void>();
+  openings.resolve();
+  const options = readOptions({
+    url: 'http://127.0.0.1:1',
+    token: 'x',
+    fetch: async (url) => {
+      if (String(url).includes('/v1/session')) return Response.json({ client_id: 'c', version: 1 });
+      await openings.promise;
+      const body = new ReadableStream({ start: (stream) => void streams.push(stream) });
+      return new Response(body, { headers: { 'Content-Type': 'text/event-stream' } });
+    },
+  });
+  const transport = new SseTransport(options, clock, () => 0);
+  const came: unknown[] = [];
+  const ends: unknown[] = [];
+  const frame = (read: object): unknown => came.push(read);
+  transport.open({ opened() {}, frame, ended: (end) => ends.push(end) });
+  transport.send([{ type: 'auth', token: 'x', version: 1 }]);
+  await clock.advance(1);
+  const expire = async (): Promise<void> => {
+    const event = 'event: error\ndata: {"code":"token_expired","message":"too old"}\n\n';
+    streams.at(-1)?.enqueue(new TextEncoder().encode(event));
+    streams.at(-1)?.close();
+    await clock.advance(1);
+  };
+  transport.send([{ type: 'subscribe', topics: ['a'], ref: '1' }]);
+  await clock.advance(1);
+  openings = deferred();
+  transport.send([{ type: 'subscribe', topics: ['b'], ref: '2' }]);
+  await clock.advance(1);
+  came.length = 0;
+  await expire();
+  openings.resolve();
+  await clock.advance(1);
+  assert.equal(streams.length, 2);
+  assert.deepEqual([came, ends], [[], []]);
+  await expire();
+  assert.deepEqual(came, [{ type: 'auth.error', code: 'token_expired', message: 'too old' }]);
+  transport.close();
+});
+
 test('everything works over an event stream alone', async () => {
   const ps = server.client({ token: service, transport: 'sse' });
   const one = await ps.subscribe('demo.sse.one');

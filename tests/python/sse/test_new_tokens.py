@@ -1,12 +1,17 @@
 from __future__ import annotations
 
+import asyncio
+
+import pytest
+
 from hanzoai.pubsub.generated.wire import (
+    AuthErrorFrame,
     AuthExpiringFrame,
     ErrorFrame,
     SubscribedFrame,
     SubscribeFrame,
 )
-from tests.python.sse.rig import Client, Peer, envelope, event, message, numbers
+from tests.python.sse.rig import Client, Peer, envelope, event, message, numbers, until
 
 
 async def test_a_new_token_reopens_the_stream_at_the_position_of_each_topic(
@@ -80,3 +85,34 @@ async def test_a_new_token_without_subscriptions_opens_nothing(client: Client, p
     await client.authenticate("one")
     await client.authenticate("two")
     assert [request.url.path for request in peer.requests] == ["/v1/session"] * 2
+
+
+@pytest.mark.parametrize("code", ["token_expired", "token_invalid"])
+async def test_a_stream_that_ends_with_its_token_rejects_the_token(
+    client: Client, peer: Peer, code: str
+) -> None:
+    await client.authenticate()
+    stream = await client.subscribe(SubscribeFrame(topics=["a.b"], ref="s1"))
+    stream.write(message(1), event("error", {"code": code, "message": "too old"}))
+    stream.end()
+    _, frame = await client.next(2)
+    assert frame == AuthErrorFrame(code=code, message="too old")
+
+
+async def test_the_token_of_a_stream_that_is_being_replaced_rejects_nothing(
+    client: Client, peer: Peer
+) -> None:
+    await client.authenticate()
+    first = await client.subscribe(SubscribeFrame(topics=["a.b"], ref="s1"))
+    first.write(message(1))
+    await client.next()
+    peer.gate = asyncio.Event()
+    client.send(SubscribeFrame(topics=["a.b"], ref="s1"), SubscribeFrame(topics=["c"], ref="s2"))
+    await until(lambda: len(peer.requests) >= 3)
+    first.write(event("error", {"code": "token_expired", "message": "too old"}))
+    first.end()
+    await first.closed.wait()
+    peer.gate.set()
+    second = await peer.streams.get()
+    second.write(message(2))
+    assert numbers(await client.next()) == [2]

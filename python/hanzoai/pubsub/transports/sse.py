@@ -45,6 +45,7 @@ from hanzoai.pubsub.http.connection import LOST
 from hanzoai.pubsub.http.problems import describe_answer, is_page, read_error
 from hanzoai.pubsub.http.rest import Rest
 from hanzoai.pubsub.http.status import close_code_for, why_unreachable
+from hanzoai.pubsub.session.events import action_of
 from hanzoai.pubsub.settings.proxies import host_of, http_proxy
 from hanzoai.pubsub.transports import TransportClosed
 from hanzoai.pubsub.transports.event_stream import (
@@ -63,7 +64,7 @@ if TYPE_CHECKING:
     import httpx
 
     from hanzoai.pubsub.clock import Clock
-    from hanzoai.pubsub.generated.wire import ClientFrame, SessionInfo
+    from hanzoai.pubsub.generated.wire import ClientFrame, ErrorInfo, SessionInfo
     from hanzoai.pubsub.settings.options import ClientOptions
     from hanzoai.pubsub.transports import Receiver
     from hanzoai.pubsub.transports.event_stream import EventStream
@@ -233,7 +234,7 @@ class SseTransport:
             self._end(TransportClosed(None, error.message, error.retry_after))
             return
         except PubSubError as error:
-            self._put(auth_error(error, frame.ref))
+            self._put(auth_error(rest_calls.error_info(error), frame.ref))
             return
         self.last_received = self._clock.now()
         if info is None:
@@ -337,7 +338,11 @@ class SseTransport:
         self._reading, self._opening = asyncio.current_task(), None
         self._introduce(stream.client_id)
         async for frame in stream.frames():
-            if self._superseded() and isinstance(frame, ErrorFrame) and frame.code == "replaced":
+            if isinstance(frame, ErrorFrame):
+                # The stream ends, and another one may be about to replace it. An event stream has
+                # no `auth.error`: the server also reports the end of the token as `error`.
+                if not self._superseded():
+                    self._put(auth_error(frame) if action_of(frame.code) == "reauth" else frame)
                 continue
             for translated in subscriptions.translate(frame, generation):
                 self._put(translated)
@@ -396,7 +401,7 @@ class SseTransport:
     def _refuse(self, status: int, error: PubSubError) -> bool:
         """Report a rejected stream to the session; False if the transport ends."""
         if status == 401:
-            self._put(auth_error(error, None))
+            self._put(auth_error(rest_calls.error_info(error)))
             return True
         if status in (400, 403, 422):
             for frame in self._subscriptions.denied(error):
@@ -440,13 +445,12 @@ class SseTransport:
             task.cancel()
 
 
-def auth_error(error: PubSubError, ref: str | None) -> AuthErrorFrame:
-    """Return an HTTP error as the answer to `auth`."""
-    wait = error.retry_after
+def auth_error(error: ErrorInfo | ErrorFrame, ref: str | None = None) -> AuthErrorFrame:
+    """Return an error of a request or a stream as the answer to `auth`."""
     return AuthErrorFrame(
         code=error.code,
         message=error.message,
         remedy=error.remedy,
-        retry_after_ms=None if wait is None else round(wait * 1000),
+        retry_after_ms=error.retry_after_ms,
         ref=ref,
     )
