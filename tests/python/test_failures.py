@@ -143,9 +143,30 @@ async def test_an_outage_is_one_warning_with_its_reason(
             await pubsub_memory.clock.advance(60)
             assert ps.transport is None
         await pubsub_memory.clock.advance_until(lambda: ps.state == "connected")
+        await pubsub_memory.clock.advance(11)  # stable
     first, second = warnings_of(caplog)
     assert first == second
     assert first.startswith(f"No connection to {ps.url}: The cable is cut.")
+
+
+async def test_connections_that_are_lost_again_and_again_are_one_warning_for_each_reason(
+    pubsub_memory: MemoryServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    ps = pubsub_memory.client()
+    await ps.connect()
+    for reason in ("The cable is cut.", "The cable is loose.") * 10:
+        pubsub_memory.cut(None, reason)
+        await pubsub_memory.clock.advance_until(lambda: ps.state == "connected")
+    logged = warnings_of(caplog)
+    assert logged == [
+        f"No connection to {ps.url}: The cable is cut. The client keeps trying.",
+        f"No connection to {ps.url}: The cable is loose. The client keeps trying.",
+        f"The WebSocket {ps.url} failed (The cable is cut); using server-sent events instead",
+    ]
+    await pubsub_memory.clock.advance(11)  # stable
+    pubsub_memory.cut(None, "The cable is cut.")
+    await pubsub_memory.clock.advance_until(lambda: ps.state == "connected")
+    assert warnings_of(caplog) == [*logged, logged[0]]
 
 
 async def test_a_restart_that_the_server_announces_is_no_warning_if_the_client_reconnects(

@@ -19,6 +19,12 @@ const warned = new WeakSet<ClientOptions>();
 /** The options of clients that have logged their present outage. */
 const outages = new WeakSet<ClientOptions>();
 
+/** The reasons that clients have logged since their last stable connection. */
+const reasons = new WeakMap<ClientOptions, Set<string>>();
+
+/** Maximum reasons that a client logs before it has a stable connection. */
+const REASONS_MAX = 8;
+
 /** Failures before a client logs an outage that may be the restart of a server. */
 const PATIENCE = 4;
 
@@ -50,10 +56,18 @@ function warnOfOutage(client: Connecting): void {
   // Server-sent events may still replace a WebSocket that has failed.
   const mayFallBack = options.transport === 'auto' && (name === 'sse' || httpWorks || isProbing);
   const patience = peer || mayFallBack ? PATIENCE : 1;
-  if (!lastFailure || lastFailure.attempt < patience || outages.has(options)) return;
+  if (!lastFailure) return;
+  const { attempt } = lastFailure;
+  // Connections that are lost again and again must not fill the log.
+  const logged = (attempt > 1 && reasons.get(options)) || new Set();
+  reasons.set(options, logged);
+  if (attempt < patience || outages.has(options)) return;
   outages.add(options);
+  const why = logText(reasonOf(client));
+  if (logged.has(why) || logged.size >= REASONS_MAX) return;
+  logged.add(why);
   const remedy = portRemedy(options) ?? lastRemedy(client).remedy;
-  const words = [`No connection to ${options.socketUrl}:`, logText(reasonOf(client)), remedy];
+  const words = [`No connection to ${options.socketUrl}:`, why, remedy];
   options.logger.warn([...words, 'The client keeps trying.'].filter(Boolean).join(' '));
 }
 

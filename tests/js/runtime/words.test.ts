@@ -392,6 +392,28 @@ test('an outage is logged once, with the reason and the remedy', async () => {
   await ps.close({ timeout: 0 });
 });
 
+test('connections that are lost again and again are one warning', async () => {
+  const warnings: string[] = [];
+  const logger = { warn: (text: string) => void warnings.push(text), error: () => {} };
+  const { ps, peer, clock } = virtualClient({ logger, transport: 'websocket' });
+  await ps.connect();
+  for (let loss = 0; loss < 20; loss += 1) {
+    peer.sockets.at(-1)?.drop();
+    for (let tries = 0; ps.state !== 'connected' && tries < 600; tries += 1)
+      await clock.advance(100);
+    assert.equal(ps.state, 'connected');
+  }
+  assert.equal(warnings.length, 1);
+  await clock.advance(11_000); // stable
+  for (let loss = 0; loss < 4; loss += 1) {
+    peer.sockets.at(-1)?.drop();
+    for (let tries = 0; ps.state !== 'connected' && tries < 600; tries += 1)
+      await clock.advance(100);
+  }
+  assert.equal(warnings.length, 2);
+  await ps.close({ timeout: 0 });
+});
+
 for (const works of [false, true]) {
   const title = works
     ? 'is logged only as a fallback if HTTP works'

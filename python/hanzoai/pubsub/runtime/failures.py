@@ -34,6 +34,8 @@ _TOKEN_REMEDY: Final = (
 )
 _PATIENCE: Final = 4
 """Failures before a client warns of an outage that began with a restart of the server."""
+_REASONS_MAX: Final = 8
+"""Reasons that a client logs, at most, before it has a stable connection."""
 _FETCH_REMEDY: Final = "Let `get_token` return within `fetch_timeout`, 10 s by default."
 
 
@@ -59,6 +61,7 @@ class Failures:
         self._told: Rejected | None = None
         self._socket_failed = "it did not open in time"
         self._logged_outage = False
+        self._logged_reasons: set[str] = set()
         self._logged_fallback = False
         self._patience = 1
 
@@ -162,23 +165,28 @@ class Failures:
         return usual if known is None else known.remedy
 
     def _log_outage(self, change: StateChange) -> None:
+        if change.attempt <= 1:  # the last connection was stable, or there was none
+            self._logged_reasons.clear()
         if self._logged_outage or change.attempt < self._patience:
             return
         # A failure of a callback is reported as an error.
         if change.code != _TOKEN:
             self._logged_outage = True
             why = log_text(self.reason())
-            logger.warning("No connection to %s: %s The client keeps trying.", self._url, why)
+            # Connections that are lost again and again must not fill the log.
+            if why not in self._logged_reasons and len(self._logged_reasons) < _REASONS_MAX:
+                self._logged_reasons.add(why)
+                logger.warning("No connection to %s: %s The client keeps trying.", self._url, why)
 
     def _log_fallback(self) -> None:
         fallen_back = self._auto and self._dialed == "sse"
         if fallen_back and not self._logged_fallback:
+            self._logged_fallback = True
             logger.warning(
                 "The WebSocket %s failed (%s); using server-sent events instead",
                 self._url,
                 log_text(self._socket_failed),
             )
-        self._logged_fallback = fallen_back
 
 
 def rejected(
