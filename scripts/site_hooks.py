@@ -33,6 +33,11 @@ LOADED = re.compile(
 )
 LONG = re.compile(r"<td><code>(?=[^<]{40})")
 """Code at the start of a cell that is too long for one line, such as the text of an error."""
+CELL = re.compile(r"<td[^>]*>.*?</td>", re.DOTALL)
+CELL_CODE = re.compile(r"(?<=<code>)[\w.]{12,}(?=</code>)")
+"""A name in the code of a cell, so long that it needs most of the width of a phone."""
+JOINT = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[_.])(?=\w)")
+"""Where a name may break: after an underscore or a dot, and between two words."""
 LINK = re.compile(r"\[(?P<text>[^\]]+)\]\((?P<target>[^)\s]+)\)")
 
 
@@ -80,8 +85,12 @@ def on_page_markdown(markdown: str, *, page: Page, **_: object) -> str:
 
 
 def on_page_content(html: str, **_: object) -> str:
-    """Let long code in tables wrap."""
-    return LONG.sub('<td><code class="long">', html)
+    """Let long code in tables wrap, and long names break at their joints on a narrow screen."""
+
+    def cell(found: re.Match[str]) -> str:
+        return CELL_CODE.sub(lambda name: JOINT.sub("<wbr>", name[0]), found[0])
+
+    return LONG.sub('<td><code class="long">', CELL.sub(cell, html))
 
 
 def add_diagrams(html: str, url: str) -> str:

@@ -66,3 +66,14 @@ def test_only_long_code_in_a_table_wraps() -> None:
     short, long = "<td><code>--http-port N</code>", f"<td><code>{'long error ' * 4}</code>"
     html = site_hooks.on_page_content(short + long)
     assert html == short + long.replace("<code>", '<code class="long">')
+
+
+def test_long_names_in_tables_break_at_their_joints() -> None:
+    html = site_hooks.on_page_content(
+        "<td><code>history_max_messages</code> of <code>ps.limits</code></td>"
+        "<td><code>ConnectionFailed</code></td><p><code>history_max_messages</code></p>"
+    )
+    assert html == (
+        "<td><code>history_<wbr>max_<wbr>messages</code> of <code>ps.limits</code></td>"
+        "<td><code>Connection<wbr>Failed</code></td><p><code>history_max_messages</code></p>"
+    )
