@@ -64,12 +64,13 @@ def wire(schema: Path) -> str:
         "from typing import Annotated, Any, Literal",
         "from typing import Annotated, Any, Generic, Literal",
     ).replace(
-        f"from {_BASE[:-1]} import Model, Payload", f"from {_BASE[:-1]} import Data, Model, Payload"
+        f"from {_BASE[:-1]} import Model, Payload",
+        f"from {_BASE[:-1]} import Data_co, Model, Payload",
     )
     text, found = _GENERIC.subn(
-        r"class Envelope(Payload, Generic[Data]):\1\n    data: Data\n", text, count=1
+        r"class Envelope(Payload, Generic[Data_co]):\1\n    data: Data_co\n", text, count=1
     )
-    if not found or "import Data, " not in text or "Generic, " not in text:
+    if not found or "import Data_co, " not in text or "Generic, " not in text:
         raise SystemExit(
             "spec/_generate/wire_python.py: no Envelope with `data: Any` to make generic"
         )

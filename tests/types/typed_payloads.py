@@ -13,7 +13,15 @@ from typing import Any, assert_type
 from pydantic import BaseModel
 from typing_extensions import TypedDict
 
-from hanzoai.pubsub import Gap, Message, PresenceChange, PubSub, PubSubClient, Subscription
+from hanzoai.pubsub import (
+    BlockingSubscription,
+    Gap,
+    Message,
+    PresenceChange,
+    PubSub,
+    PubSubClient,
+    Subscription,
+)
 from hanzoai.pubsub.topic import TopicHandle
 
 
@@ -64,6 +72,23 @@ async def models(ps: PubSubClient) -> None:
         assert_type(message.data, Order)
 
 
+def handle_either(message: Message[Order | Reading]) -> None:
+    assert_type(message.data, Order | Reading)
+
+
+async def first(sub: Subscription[Order | Reading]) -> Message[object]:
+    return await anext(sub)
+
+
+async def several_models(ps: PubSubClient) -> None:
+    orders, readings = ps.topic("orders", model=Order), ps.topic("readings", model=Reading)
+    orders.subscribe(on_message=handle_either)
+    readings.subscribe(on_message=handle_either)
+    assert_type(await first(orders.subscribe()), Message[object])
+    either: TopicHandle[Order | Reading] = orders  # type: ignore[assignment]
+    await either.publish(Reading(1.0))
+
+
 async def dictionaries(ps: PubSubClient) -> None:
     points = ps.topic("points", model=Point)
     await points.publish({"type": "point", "data": {"x": 1}})
@@ -86,6 +111,10 @@ async def without(ps: PubSubClient) -> None:
     await ps.publish("orders", 5)  # type: ignore[arg-type]
 
 
+def next_of(sub: BlockingSubscription[Order | Reading]) -> Message[object]:
+    return sub.next()
+
+
 def blocking(ps: PubSub) -> None:
     orders = ps.topic("orders", model=Order)
     orders.publish(Order(sku="a", count=1))
@@ -94,3 +123,4 @@ def blocking(ps: PubSub) -> None:
         for message in sub:
             assert_type(message.data.count, int)
             print(message.data.price)  # type: ignore[attr-defined]
+        next_of(sub)

@@ -11,7 +11,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 Data = TypeVar("Data", default=Any)
-"""Type of a message's payload: ``Message[Order]``. A plain ``Message`` has any JSON value."""
+"""Type of the payloads of a topic: ``TopicHandle[Order]``; by default, any JSON value."""
+
+Data_co = TypeVar("Data_co", default=Any, covariant=True)
+"""Type of a received payload: a ``Message[Order]`` is also a ``Message[Order | Refund]``."""
 
 M = TypeVar("M", bound=BaseModel)
 

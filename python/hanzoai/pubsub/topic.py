@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, cast
 
-from hanzoai.pubsub.model import Data
+from hanzoai.pubsub.model import Data, Data_co
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -221,17 +221,17 @@ class TopicHandle(Generic[Data]):
         return f"<TopicHandle {self.name}>"
 
 
-class _Read(Generic[Data]):
+class _Read(Generic[Data_co]):
     """An iterator of messages that a model has read; an error does not end it."""
 
-    def __init__(self, messages: AsyncIterator[Message], model: PayloadModel[Data]) -> None:
+    def __init__(self, messages: AsyncIterator[Message], model: PayloadModel[Data_co]) -> None:
         self._messages = messages
         self._model = model
 
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> Message[Data]:
+    async def __anext__(self) -> Message[Data_co]:
         while (read := self._model.read(await anext(self._messages))) is None:
             pass
         return read

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar, cast
 
 from hanzoai.pubsub.durations import seconds_of
 from hanzoai.pubsub.errors import ClosedError, OperationTimeout, PubSubError, UsageError
-from hanzoai.pubsub.model import Data
+from hanzoai.pubsub.model import Data_co
 from hanzoai.pubsub.runtime.ownership import ForkedError
 from hanzoai.pubsub.values import Message
 
@@ -94,7 +94,7 @@ def parsed(events: Iterator[Event], model: PayloadModel[T]) -> Iterator[Event[T]
     return iter(following, _END)
 
 
-class BlockingSubscription(Generic[Data]):
+class BlockingSubscription(Generic[Data_co]):
     """Messages of one or more topics: a blocking iterator and a context manager.
 
     Several threads may read one subscription; each message goes to one of them.
@@ -159,7 +159,7 @@ class BlockingSubscription(Generic[Data]):
         self._call(joined)
         return self
 
-    def next(self, timeout: Duration | None = None) -> Message[Data]:
+    def next(self, timeout: Duration | None = None) -> Message[Data_co]:
         """Wait for a message.
 
         Args:
@@ -177,7 +177,7 @@ class BlockingSubscription(Generic[Data]):
             )
         return message
 
-    def messages(self, timeout: Duration | None = None) -> Iterator[Message[Data]]:
+    def messages(self, timeout: Duration | None = None) -> Iterator[Message[Data_co]]:
         """Messages until none has come for ``timeout`` seconds, or the subscription has ended."""
         seconds = seconds_of(timeout)
         while True:
@@ -189,7 +189,7 @@ class BlockingSubscription(Generic[Data]):
                 return
             yield message
 
-    def events(self) -> Iterator[Event[Data]]:
+    def events(self) -> Iterator[Event[Data_co]]:
         """Iterate over messages, gaps and, if requested, presence changes, in one order."""
         events: Iterator[Event] = iterate(
             self._subscription.events(), self._call, ends_with_client=True
@@ -204,7 +204,7 @@ class BlockingSubscription(Generic[Data]):
     def __iter__(self) -> Self:
         return self
 
-    def __next__(self) -> Message[Data]:
+    def __next__(self) -> Message[Data_co]:
         message = self._next(None)
         if message is None:
             raise StopIteration
@@ -227,7 +227,7 @@ class BlockingSubscription(Generic[Data]):
         self._model = model
         return cast("BlockingSubscription[T]", self)
 
-    def _next(self, timeout: float | None) -> Message[Data] | None:
+    def _next(self, timeout: float | None) -> Message[Data_co] | None:
         while True:
             message = None
             with contextlib.suppress(IndexError):

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Generic, Literal
 from pydantic import Field
 from typing_extensions import TypeAliasType
 
-from hanzoai.pubsub.model import Data, Model, Payload
+from hanzoai.pubsub.model import Data_co, Model, Payload
 
 Topic = TypeAliasType(
     "Topic",
@@ -88,7 +88,7 @@ class Sender(Model):
     id: str
 
 
-class Message(Payload, Generic[Data]):
+class Message(Payload, Generic[Data_co]):
     """A published message as every transport delivers it. HIP-56 Message Format.
 
     Attributes:
@@ -106,7 +106,7 @@ class Message(Payload, Generic[Data]):
     id: MessageId
     topic: Topic
     type: str
-    data: Data
+    data: Data_co
     sender: Sender | None = None
     timestamp: Timestamp
     ttl: Annotated[int | None, Field(ge=0)] = None

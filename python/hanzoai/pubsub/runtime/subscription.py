@@ -7,7 +7,7 @@ import warnings
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar, cast
 
 from hanzoai.pubsub.errors import UsageError
-from hanzoai.pubsub.model import Data
+from hanzoai.pubsub.model import Data_co
 from hanzoai.pubsub.runtime.ownership import refuse_copy
 from hanzoai.pubsub.values import Gap, Message
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Subscription(Generic[Data]):
+class Subscription(Generic[Data_co]):
     """Messages of one or more topics: an async iterator, a context manager and an awaitable.
 
     ``PubSubClient.subscribe`` returns it::
@@ -93,7 +93,7 @@ class Subscription(Generic[Data]):
         self._inbox.clear()
         self._feed.leave()
 
-    def events(self) -> AsyncIterator[Event[Data]]:
+    def events(self) -> AsyncIterator[Event[Data_co]]:
         """Iterate over messages, gaps and, if requested, presence changes, in one order.
 
         Presence changes arrive here unless ``on_presence`` receives them.
@@ -105,7 +105,7 @@ class Subscription(Generic[Data]):
         self._begin_reading()
         return self
 
-    async def __anext__(self) -> Message[Data]:
+    async def __anext__(self) -> Message[Data_co]:
         if self._handled:
             self._refuse_handled()
         inbox = self._inbox
@@ -124,7 +124,7 @@ class Subscription(Generic[Data]):
             elif type(entry) is Gap:
                 await self._call_handlers(entry)
 
-    def take_nowait(self) -> Message[Data] | None:
+    def take_nowait(self) -> Message[Data_co] | None:
         """Return the next message if one is waiting and no gap precedes it, otherwise None.
 
         Raises:
@@ -202,7 +202,7 @@ class Subscription(Generic[Data]):
                 remedy="Iterate it, or pass `on_message`, not both.",
             )
 
-    async def _next_event(self) -> Event[Data]:
+    async def _next_event(self) -> Event[Data_co]:
         inbox = self._inbox
         while True:
             entry = inbox.take() if self._cut is None else self._cut[0]
@@ -275,14 +275,14 @@ class Subscription(Generic[Data]):
         return self
 
 
-class _Events(Generic[Data]):
+class _Events(Generic[Data_co]):
     """The iterator of ``Subscription.events``; the method references the subscription."""
 
-    def __init__(self, following: Callable[[], Awaitable[Event[Data]]]) -> None:
+    def __init__(self, following: Callable[[], Awaitable[Event[Data_co]]]) -> None:
         self._following = following
 
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> Event[Data]:
+    async def __anext__(self) -> Event[Data_co]:
         return await self._following()
