@@ -142,6 +142,18 @@ async def test_a_subscription_with_own_presence_can_end_before_the_server_has_an
     assert not caplog.records
 
 
+async def test_a_subscription_that_ends_with_the_answer_of_the_server_sets_no_presence(
+    pubsub_memory: MemoryServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    ps = pubsub_memory.client()
+    async with ps.subscribe("a.b", presence={"status": "typing"}):
+        pass
+    await clock_of(pubsub_memory).settle()
+    assert pubsub_memory.received[-1]["type"] == "unsubscribe"
+    await soon(ps.close())
+    assert not caplog.records
+
+
 async def test_a_subscription_with_a_handler_goes_on_after_a_cancelled_wait_while_it_is_held(
     pubsub_memory: MemoryServer,
 ) -> None:

@@ -165,6 +165,8 @@ class Feed:
 
     async def _set_presence(self, operations: Operations, own: dict[str, Any]) -> None:
         await self.inbox.answered(operations.driver.clock)
+        if self.inbox.finished:
+            return
         for topic in itertools.filterfalse(is_wildcard, self.inbox.granted):
             operations.publisher.set_presence(topic, own)
 
