@@ -12,13 +12,13 @@ import logging
 import math
 from typing import TYPE_CHECKING, TypeVarTuple
 
-from hanzoai.pubsub.errors import AuthRefused, ClosedError, PubSubError, from_code
+from hanzoai.pubsub.errors import AuthRefused, ClosedError
 from hanzoai.pubsub.generated.lifecycle import PUBLIC
 from hanzoai.pubsub.generated.wire import Limits
 from hanzoai.pubsub.log_text import log_text
 from hanzoai.pubsub.runtime.connection import Connection
 from hanzoai.pubsub.runtime.deliveries import Deliveries
-from hanzoai.pubsub.runtime.failures import Failures, describe_failure, rejected
+from hanzoai.pubsub.runtime.failures import Failures, describe_failure, rejected, unavailable
 from hanzoai.pubsub.runtime.ownership import Owner
 from hanzoai.pubsub.runtime.steps import Steps
 from hanzoai.pubsub.runtime.waiters import Waiters
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hanzoai.pubsub.clock import TimerHandle
+    from hanzoai.pubsub.errors import PubSubError
     from hanzoai.pubsub.generated.wire import AuthFrame, Denial
     from hanzoai.pubsub.runtime.environment import Environment
     from hanzoai.pubsub.runtime.inbox import Inbox
@@ -291,13 +292,9 @@ class Driver:
             words = describe_failure(error)
             if not refused:
                 self.failures.cause = error
-                remedy = error.remedy if isinstance(error, PubSubError) else None
-                unavailable = from_code(
-                    "token_unavailable", f"{words}.", remedy=remedy, cause=error
-                )
                 # Each attempt fails with the same cause until the program has fixed it.
                 if words != self._token_problem:
-                    self.listeners.report(unavailable, None)
+                    self.listeners.report(unavailable(error), None)
                 self._token_problem = words
             self.call(self.session.token_failed, call, words, refused=refused)
             return

@@ -215,6 +215,13 @@ def reason_of(failure: StateChange) -> str:
     return f"{cause} ({failure.code})."
 
 
+def unavailable(error: Exception) -> PubSubError:
+    """The error of a call or client that got no token, because ``get_token`` raised another one."""
+    remedy = error.remedy if isinstance(error, PubSubError) else None
+    message = f"{describe_failure(error)}."
+    return from_code("token_unavailable", message, remedy=remedy, cause=error)
+
+
 def describe_failure(error: Exception) -> str:
     """The text about an exception of ``get_token``.
 

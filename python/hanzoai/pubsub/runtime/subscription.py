@@ -206,19 +206,18 @@ class Subscription(Generic[Data_co]):
         inbox = self._inbox
         while True:
             entry = inbox.take() if self._cut is None else self._cut[0]
-            if entry is None:
+            if type(entry) is Message:
+                read = entry if self._model is None else self._model.read(entry)
+                if read is not None:
+                    return read
+            elif entry is None:
                 waiter = self._wait_entry()
                 if waiter is not None:
                     await waiter
-                continue
-            if type(entry) is Gap:
-                await self._call_handlers(entry, seen=True)
-            elif type(entry) is Message and self._model is not None:
-                read = self._model.read(entry)
-                if read is None:
-                    continue
-                return read
-            return entry
+            else:
+                if type(entry) is Gap:
+                    await self._call_handlers(entry, seen=True)
+                return entry
 
     async def _call_handlers(self, gap: Gap, *, seen: bool = False) -> None:
         """Call the handlers of a gap; after a cancelled wait, wait for the same calls.

@@ -8,8 +8,8 @@ import threading
 from functools import partial
 from typing import TYPE_CHECKING
 
-from hanzoai.pubsub.errors import AuthError, ClosedError, PubSubError
-from hanzoai.pubsub.runtime.failures import describe_failure
+from hanzoai.pubsub.errors import ClosedError, PubSubError
+from hanzoai.pubsub.runtime.failures import unavailable
 from hanzoai.pubsub.runtime.green_threads import others_run
 from hanzoai.pubsub.runtime.handler_threads import prepare_work
 from hanzoai.pubsub.runtime.handlers import call
@@ -132,9 +132,7 @@ class TokenSource:
         except PubSubError:
             raise
         except Exception as error:
-            raise AuthError(
-                f"{describe_failure(error)}.", code="token_unavailable", cause=error
-            ) from error
+            raise unavailable(error) from error
 
 
 async def fetch_token(callback: Callable[..., object], context: TokenContext) -> Token:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 from hanzoai.pubsub.errors import ClosedError, PubSubError, UsageError
 from hanzoai.pubsub.log_text import log_text
 from hanzoai.pubsub.runtime.handlers import call
+from hanzoai.pubsub.runtime.waiters import Waiters
 from hanzoai.pubsub.settings.checks import check_function
 from hanzoai.pubsub.streams.events import (
     Aborted,
@@ -77,7 +78,7 @@ class StreamReader:
         self._on_subscribed = on_subscribed
         self._clock = client.clock
         self._events: deque[StreamEvent] = deque()
-        self._waiters: set[asyncio.Future[None]] = set()
+        self._waiters = Waiters()
         self._timer: TimerHandle | None = None
         self._due = math.inf
         self._pump: asyncio.Task[None] | None = None
@@ -191,7 +192,7 @@ class StreamReader:
                 if self._error is None:
                     raise StopAsyncIteration
                 raise self._error.with_traceback(None)
-            await self._wait()
+            await self._waiters.wait()
         return self._events.popleft()
 
     async def __aenter__(self) -> Self:
@@ -285,7 +286,7 @@ class StreamReader:
                 self._sender,
             )
         self._set_timer()
-        self._wake()
+        self._waiters.notify()
 
     def _emit(self, effect: ReaderEffect) -> None:
         core, events = self._core, self._events
@@ -326,7 +327,7 @@ class StreamReader:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self._wake()
+        self._waiters.notify()
 
     def _set_timer(self) -> None:
         due = self._core.due
@@ -347,20 +348,7 @@ class StreamReader:
             if self._error is None:
                 raise ClosedError("The reader was closed before the stream ended.")
             raise self._error.with_traceback(None)
-        await self._wait()
-
-    async def _wait(self) -> None:
-        waiter = asyncio.get_running_loop().create_future()
-        self._waiters.add(waiter)
-        try:
-            await waiter
-        finally:
-            self._waiters.discard(waiter)
-
-    def _wake(self) -> None:
-        for waiter in list(self._waiters):
-            if not waiter.done():
-                waiter.set_result(None)
+        await self._waiters.wait()
 
 
 def _text(pieces: list[Any]) -> str:

@@ -25,6 +25,7 @@ from hanzoai.pubsub.errors import (
 from hanzoai.pubsub.log_text import log_text
 from hanzoai.pubsub.runtime.decisions import check_decision, decide
 from hanzoai.pubsub.runtime.handlers import call
+from hanzoai.pubsub.runtime.waiters import Waiters
 from hanzoai.pubsub.settings.checks import check_function, check_whole
 from hanzoai.pubsub.streams.messages import answered, incoming, sender_of
 from hanzoai.pubsub.streams.parts import Part, Piece, text_of
@@ -157,7 +158,7 @@ class StreamWriter:
         self._core: Writing | None = None
         self._timer: TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._waiters: set[asyncio.Future[None]] = set()
+        self._waiters = Waiters()
         self._reading: asyncio.Task[Any] | None = None
         self._steering = asyncio.Lock()
         self._subscription: Subscription | None = None
@@ -260,7 +261,7 @@ class StreamWriter:
         core = self._writable()
         self._perform(core.write(piece, self._now()), piece)
         while core.full and self._error is None:
-            await self._wait()
+            await self._waiters.wait()
         if self._error is not None:
             raise self._error.with_traceback(None)
 
@@ -423,7 +424,7 @@ class StreamWriter:
         """Wait until the end is published or the writer has given up."""
         core = self._core
         while core is not None and not core.ended:
-            await self._wait()
+            await self._waiters.wait()
 
     def _leave(self) -> None:
         if self._timer is not None:
@@ -449,14 +450,6 @@ class StreamWriter:
             return await anext(iterator, _END)
         finally:
             self._reading = None
-
-    async def _wait(self) -> None:
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiters.add(waiter)
-        try:
-            await waiter
-        finally:
-            self._waiters.discard(waiter)
 
     def _begin(self, coroutine: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(coroutine)
@@ -541,9 +534,7 @@ class StreamWriter:
             # Once: a second cancellation would interrupt how the source closes.
             self._reading.cancel()
             self._reading = None
-        for waiter in list(self._waiters):
-            if not waiter.done():
-                waiter.set_result(None)
+        self._waiters.notify()
 
     def _refuse(self, code: str, piece: object) -> None:
         if code == "payload_too_large":
