@@ -113,14 +113,13 @@ export class Driver implements Owner, Ports {
   // ---------------------------------------------------------------- from the connection
 
   dropped(end: TransportEnd): void {
-    const { again, code = LOST, retryAfter } = end;
-    const reason =
-      (DEVELOPMENT && this._told?.code === end.reason && this._told.message) || end.reason;
+    const { again, code = LOST, reason, retryAfter } = end;
+    const told = (DEVELOPMENT && this._told?.code === reason && this._told.message) || reason;
     if (DEVELOPMENT && this._connection?._transport.incremental) this.socketFailure = reason;
     this._connection = undefined;
     // A connection that was never open is not urgent.
     const hurry = again && this.state === 'connected';
-    this.perform((session) => session.dropped(code, reason, retryAfter));
+    this.perform((session) => session.dropped(code, told, retryAfter));
     if (DEVELOPMENT && end.hidden) this.unexplained = this.lastFailure;
     if (hurry) this.perform((session) => session.woke(true));
   }
