@@ -36,7 +36,7 @@ from hanzoai.pubsub.generated.wire import (
     UnsubscribeFrame,
 )
 from hanzoai.pubsub.session import lifecycle, requests, session
-from hanzoai.pubsub.session.cursor import Answer
+from hanzoai.pubsub.session.cursor import Replay
 from hanzoai.pubsub.session.events import SessionEvent
 from hanzoai.pubsub.session.ports import StateChanged
 from hanzoai.pubsub.session.routes import KNOWN_TOPICS
@@ -499,7 +499,7 @@ def test_a_subscription_releases_the_answer_of_the_server_after_its_last_part() 
         session.handle(events.Received(frame, 1))
     assert state.request.sub == 9
     assert state.phase == LIVE
-    assert state.answer == Answer()
+    assert state.replay == Replay()
 
 
 def test_each_answer_counts_for_any_number_of_requests_in_transit() -> None:

@@ -79,9 +79,9 @@ def a_jump_is_passed_over(patch: Patch) -> None:
 @mutant
 def a_jump_is_a_gap_at_once(patch: Patch) -> None:
     def broken(self: Subscriptions, one: Any, beyond: Sequence[Message]) -> None:
-        one.held = list(beyond)
+        one.replay.held = list(beyond)
         self._admit(one, 0, complete=True)
-        one.held = []
+        one.replay.held = []
 
     patch.setattr(Subscriptions, "_recover", broken)
 
@@ -117,7 +117,7 @@ def the_held_come_before_the_replay(patch: Patch) -> None:
 @mutant
 def live_messages_are_not_held(patch: Patch) -> None:
     def broken(self: Subscriptions, one: Any, message: Message) -> None:
-        one.whole = True
+        one.replay.whole = True
 
     patch.setattr(Subscriptions, "_hold", broken)
     patch.setattr(IdCursor, "_holes", no_steps)
@@ -129,7 +129,7 @@ def what_could_not_be_held_is_forgotten(patch: Patch) -> None:
 
     def broken(self: Subscriptions, one: Any, message: Message) -> None:
         hold(self, one, message)
-        one.whole = True
+        one.replay.whole = True
 
     patch.setattr(Subscriptions, "_hold", broken)
 

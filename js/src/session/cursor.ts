@@ -25,21 +25,30 @@ export interface Request {
   readonly after?: Readonly<Record<string, number>> | undefined;
 }
 
-/** The answer to a `subscribe`, with the live messages that arrived before it. */
-export interface Replay extends SubscribedFrame {
-  /** When the answer arrived, by this machine's clock. */
-  readonly at: number;
-  /**
-   * Live messages received after the request, in order. With a partial answer, those that precede
-   * one of its messages are taken, and are known afterwards.
-   */
-  readonly held: readonly Envelope[];
+/** The answer to a `subscribe`, from one frame or several. */
+export interface Answer extends Omit<SubscribedFrame, 'type' | 'topics'> {
+  /** When the last part arrived, by this machine's clock. */
+  readonly _at: number;
   /** It is the first answer; holes between replayed messages are then not a loss. */
-  readonly first: boolean;
+  readonly _first: boolean;
   /** Requested maximum per topic; only of a first replay. */
-  readonly limit: number | undefined;
+  readonly _limit: number | undefined;
+}
+
+/** The answer to an open request as far as it has arrived, and the live messages before it. */
+export class Replay {
+  /** Empty until a frame of it arrives. */
+  _answer: Answer = {} as Answer;
+  /** Number of dropped messages without a position, by topic. */
+  readonly lost: Map<string, number> = new Map();
   /** No held message was dropped. */
-  readonly whole: boolean;
+  whole = true;
+
+  /**
+   * @param held Live messages received after the request, in order. Those that precede a message of
+   *   a partial answer are taken.
+   */
+  constructor(public held: Envelope[] = []) {}
 }
 
 /** The position of a subscription. */
@@ -133,14 +142,14 @@ export class SeqCursor implements Cursor {
   }
 
   replay(replay: Replay, steps: Step[]): Envelope[] {
-    const { history = [], first, limit, positions = {}, whole } = replay;
-    const truncated = new Set(replay.truncated);
-    const began = replay.timestamp ?? replay.at;
-    let { held } = replay;
+    const { _answer: answer, whole } = replay;
+    const { history = [], positions = {}, _first: first, _limit: limit } = answer;
+    const truncated = new Set(answer.truncated);
+    const began = answer.timestamp ?? answer._at;
     // `positions` names every existing topic, so messages of other topics are newer than this
     // subscription, regardless of the node's clock. A partial answer does not prove this, because
     // the rest may not arrive.
-    if (!replay.more) this._since ??= Math.max(0, began - this._overlap);
+    if (!answer.more) this._since ??= Math.max(0, began - this._overlap);
     const marks = this.marks;
 
     /** Whether to ignore holes: a new subscription does not miss messages that expired before. */
@@ -198,7 +207,7 @@ export class SeqCursor implements Cursor {
 
     /** Take the held messages of a topic up to `last`, or those that continue its position. */
     const takeHeld = (topic: string, last?: number) => {
-      held = held.filter(
+      replay.held = replay.held.filter(
         (each) =>
           each.topic !== topic ||
           (each.seq ?? Infinity) > (last ?? (marks.get(topic)?._seq ?? 0) + 1) ||
@@ -206,7 +215,7 @@ export class SeqCursor implements Cursor {
       );
     };
 
-    for (const topic of new Set(replay.reset)) {
+    for (const topic of new Set(answer.reset)) {
       this._restarted.add(topic);
       const mark = marks.get(topic);
       if (mark) {
@@ -217,11 +226,12 @@ export class SeqCursor implements Cursor {
       }
     }
     for (const message of history) take(message, true);
-    if (replay.more) return [];
+    if (answer.more) return [];
     // Messages up to these positions that have not arrived are missing.
     for (const [topic, position] of Object.entries(positions)) {
       advance(topic, position, began, true);
     }
+    const { held } = replay;
     for (const [n, message] of held.entries()) {
       const { topic, seq = 0 } = message;
       const mark = marks.get(topic)?._seq ?? seq;

@@ -5,8 +5,8 @@
  * live messages are held), or live.
  */
 
-import type { Denial, Envelope, SubscribedFrame } from '../generated/wire.js';
-import type { Cursor } from './cursor.js';
+import type { Denial } from '../generated/wire.js';
+import { type Cursor, Replay } from './cursor.js';
 import type { Subscribe } from './requests.js';
 
 export type Phase = 'pending' | 'joining' | 'live';
@@ -26,35 +26,22 @@ export class SubscriptionState {
   reported = false;
   /** Patterns denied by earlier answers, for the next report. */
   denied: Denial[] = [];
-  /** The frames so far of an answer in several frames. */
-  answer: SubscribedFrame | undefined;
-  held!: Envelope[];
-  /** No held message was dropped. */
-  whole!: boolean;
-  /** Number of dropped messages without a position, by topic. */
-  lost!: Map<string, number>;
+  /** What has arrived for the open request. */
+  _replay: Replay = new Replay();
 
   constructor(
     readonly request: Subscribe,
     public cursor: Cursor,
   ) {
     this.patterns = request.topics;
-    this.hold();
-  }
-
-  /** Hold only these messages. */
-  hold(messages: Envelope[] = []): void {
-    this.held = messages;
-    this.lost = new Map();
-    this.whole = true;
   }
 
   /** The connection is lost: held messages without their replay would move the cursor too far. */
   forget(): void {
     this.phase = 'pending';
-    this.hold();
+    this._replay = new Replay();
     this.cursor.retried.clear();
-    this.reported = this.retryPending = false;
+    this.reported = false;
   }
 
   /** Requested maximum per topic; undefined after the first answer. */

@@ -8,11 +8,12 @@ import { CODES } from '../generated/errors.js';
 import type { Denial, Envelope, ErrorFrame, SubscribedFrame } from '../generated/wire.js';
 import type { Context } from './context.js';
 import {
+  type Answer,
   type Cursor,
   type Cursors,
   gap,
   isGap,
-  type Replay,
+  Replay,
   SeqCursor,
   type Step,
 } from './cursor.js';
@@ -105,8 +106,7 @@ export class Subscriptions {
     const incremental = this._context.peer?.incremental;
     if (!incremental) this.presence.members.lost();
     for (const state of this.all.values()) {
-      if (!incremental || state.phase === 'pending' || state.retryPending)
-        this._sendSubscribe(state);
+      if (!incremental || state.retryPending) this._sendSubscribe(state);
     }
   }
 
@@ -137,10 +137,36 @@ export class Subscriptions {
     const { ref = '' } = frame;
     const state = this.requests.get(ref);
     if (!state) return;
-    const answer = this._gather(state, frame, at);
-    if (!answer) return;
-    this.requests.delete(ref);
-    this._answered(state, answer, at);
+    const { _replay: replay } = state;
+    const { _answer: before } = replay;
+    const history = (before.history ?? []).concat(frame.history ?? []);
+    const answer = {
+      ...frame,
+      _at: at,
+      _first: !state.answered,
+      _limit: state.limit,
+      history,
+      positions: { ...before.positions, ...frame.positions },
+      truncated: (before.truncated ?? []).concat(frame.truncated ?? []),
+      reset: (before.reset ?? []).concat(frame.reset ?? []),
+      denied: (before.denied ?? []).concat(frame.denied ?? []),
+      timestamp: before.timestamp ?? frame.timestamp,
+    } as Answer;
+    replay._answer = answer;
+    if (!frame.more) {
+      this.requests.delete(ref);
+      this._answered(state, answer);
+    } else if (
+      state.cursor.usesSeq &&
+      answer._limit === undefined &&
+      history.length > this._context.options.heldMessages
+    ) {
+      // If the connection breaks between two parts, the next request continues from there. A
+      // request for the newest few cannot continue, and an answer by time and ids is complete only
+      // at its end.
+      this._admit(state);
+      replay._answer = { ...answer, history: [], reset: [] };
+    }
   }
 
   /** The server refused a `subscribe`; returns false if none is open under the `ref`. */
@@ -209,7 +235,7 @@ export class Subscriptions {
     state.ref = ref;
     state.phase = 'joining';
     state.retryPending = false;
-    state.answer = undefined;
+    state._replay._answer = {} as Answer;
     this._context.ports.send({
       type: 'subscribe',
       topics,
@@ -222,7 +248,7 @@ export class Subscriptions {
 
   /** Request it again from its cursor, and hold messages meanwhile. */
   private _recover(state: SubscriptionState, held: Envelope[]): void {
-    state.hold(held);
+    state._replay = new Replay(held);
     state.phase = 'joining';
     this._request(state);
   }
@@ -237,64 +263,35 @@ export class Subscriptions {
   // ---------------------------------------------------------------- answers
 
   private _hold(state: SubscriptionState, message: Envelope): void {
-    if (state.whole && state.held.length < this._context.options.heldMessages) {
-      state.held.push(message);
+    const { _replay: replay } = state;
+    const { held, lost } = replay;
+    if (replay.whole && held.length < this._context.options.heldMessages) {
+      held.push(message);
       return;
     }
-    const { lost } = state;
     const { since = -1 } = state.request;
-    for (const { topic, seq, timestamp } of [...state.held, message]) {
+    for (const { topic, seq, timestamp } of [...held, message]) {
       // By time, only messages after `since` are surely replayed; clocks of nodes differ.
       const replayed = !state.cursor.usesSeq && timestamp > since;
       if (seq === undefined && !replayed) lost.set(topic, (lost.get(topic) ?? 0) + 1);
     }
-    state.held = [];
-    state.whole = false;
+    replay.held = [];
+    replay.whole = false;
   }
 
-  /** Add a frame of an answer in several frames; returns the whole answer when complete. */
-  private _gather(
-    state: SubscriptionState,
-    frame: SubscribedFrame,
-    at: number,
-  ): SubscribedFrame | undefined {
-    const before: Partial<SubscribedFrame> = state.answer ?? {};
-    const history = (before.history ?? []).concat(frame.history ?? []);
-    const whole = {
-      ...frame,
-      history,
-      positions: { ...before.positions, ...frame.positions },
-      truncated: (before.truncated ?? []).concat(frame.truncated ?? []),
-      reset: (before.reset ?? []).concat(frame.reset ?? []),
-      denied: (before.denied ?? []).concat(frame.denied ?? []),
-      timestamp: before.timestamp ?? frame.timestamp,
-    } as SubscribedFrame;
-    state.answer = frame.more ? whole : undefined;
-    if (!frame.more) return whole;
-    // If the connection breaks between two parts, the next request continues from there. A request
-    // for the newest few cannot continue, and an answer by time and ids is complete only at its
-    // end.
-    const acceptsParts = state.cursor.usesSeq && state.limit === undefined;
-    if (acceptsParts && history.length > this._context.options.heldMessages) {
-      this._admit(state, whole, at);
-      state.answer = { ...whole, history: [], reset: [] };
-    }
-    return undefined;
-  }
-
-  private _answered(state: SubscriptionState, answer: SubscribedFrame, at: number): void {
+  private _answered(state: SubscriptionState, { denied }: Answer): void {
+    const { _replay: replay } = state;
     state.retryPending = false;
-    if (!this._applyDenials(state, answer.denied)) return;
-    const { whole } = state;
-    const rest = this._admit(state, answer, at);
-    for (const [topic, missed] of state.lost) {
+    if (!this._applyDenials(state, denied)) return;
+    const rest = this._admit(state);
+    for (const [topic, missed] of replay.lost) {
       this._deliveries.gap(state.request.sub, { ...gap(topic, 'unproven'), missed }, false);
     }
     state.answered = true;
     state.phase = 'live';
-    state.hold();
+    state._replay = new Replay();
     this.presence.answered(state);
-    if (rest.length || !whole) this._recover(state, rest);
+    if (rest.length || !replay.whole) this._recover(state, rest);
     else state.cursor.retried.clear();
   }
 
@@ -322,28 +319,20 @@ export class Subscriptions {
       // The replay will bring the messages of the others that arrive by other subscriptions.
       this.presence.show(state, granted, true);
       this._unroute(state, [...later]);
-      state.held = state.held.filter(
+      const { _replay: replay } = state;
+      replay.held = replay.held.filter(
         ({ topic, seq }) => seq === undefined || this.routes.find(topic).includes(state),
       );
     }
-    if (!state.reported || denied.length || later.size)
+    if (!state.reported || denied.length)
       this._deliveries.joined(state.request.sub, granted, denied);
-    state.reported = !later.size;
+    state.reported = !state.retryPending;
     return granted.length > 0;
   }
 
-  private _admit(state: SubscriptionState, answer: SubscribedFrame, at: number): Envelope[] {
-    const { request, answered, held, limit, whole } = state;
+  private _admit({ request, cursor, _replay }: SubscriptionState): Envelope[] {
     const steps: Step[] = [];
-    const replay: Replay = {
-      ...answer,
-      at,
-      held,
-      first: !answered,
-      limit,
-      whole,
-    };
-    const rest = state.cursor.replay(replay, steps);
+    const rest = cursor.replay(_replay, steps);
     const shown = steps.filter((step) => isGap(step) || !OF_PRESENCE.test(step.type));
     const many = shown.filter((step) => !isGap(step)).length > 1;
     for (const step of shown) {

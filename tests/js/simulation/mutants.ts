@@ -35,7 +35,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   'a restarted log causes no gap': {
     file: 'session/cursor.ts',
-    from: 'for (const topic of new Set(replay.reset)) {',
+    from: 'for (const topic of new Set(answer.reset)) {',
     to: 'for (const topic of []) {',
   },
   'a replay is delivered in reverse order': {
@@ -56,13 +56,13 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   'live messages are not held': {
     file: 'session/subscriptions.ts',
-    from: 'state.held.push(message);',
+    from: 'held.push(message);',
     to: '',
   },
   'messages that could not be held are forgotten': {
     file: 'session/subscriptions.ts',
-    from: 'state.whole = false;',
-    to: 'state.whole = true;',
+    from: 'replay.whole = false;',
+    to: 'replay.whole = true;',
   },
   'a subscription stays live after a lost connection': {
     file: 'session/subscription_state.ts',
@@ -83,8 +83,8 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   // ---------------------------------------------------------------- errors and parts
   'a temporarily denied subscription is not requested again': {
     file: 'session/subscriptions.ts',
-    from: "state.phase === 'pending' || state.retryPending",
-    to: 'state.retryPending',
+    from: '!incremental || state.retryPending',
+    to: '!incremental',
   },
   'a temporary denial is permanent': {
     file: 'session/subscriptions.ts',
@@ -108,8 +108,8 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   'the first frame of an answer counts as the whole': {
     file: 'session/subscriptions.ts',
-    from: 'if (!frame.more) return whole;',
-    to: 'return whole;',
+    from: 'if (!frame.more) {',
+    to: 'if (true) {',
   },
   'the last frame of an answer counts as the whole': {
     file: 'session/subscriptions.ts',
@@ -212,7 +212,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   'a gap with a plain peer is not reported': {
     file: 'dialects/plain/id_cursor.ts',
-    from: 'if (replay.limit === undefined) steps.push(...this._holes(replay, passed));',
+    from: 'if (answer._limit === undefined) steps.push(...this._holes(replay, passed));',
     to: '',
   },
   'a publish is sent again to a peer that cannot detect duplicates': {

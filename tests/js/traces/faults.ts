@@ -189,6 +189,13 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
     'false',
   ),
 
+  // ---------------------------------------------------------------- replays
+  'a held message is taken again by a later part of an answer': replaced(
+    'cursor.ts',
+    'replay.held = replay.held.filter(',
+    'void replay.held.filter(',
+  ),
+
   // ---------------------------------------------------------------- publishes
   'the policy `block` refuses publishes': replaced('publishes.ts', "policy === 'block' || "),
   'a pause has no maximum': replaced(

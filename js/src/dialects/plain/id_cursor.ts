@@ -87,10 +87,11 @@ export class IdCursor implements Cursor {
    * ids that the same batch repeats.
    */
   replay(replay: Replay, steps: Step[]): Envelope[] {
-    const { history = [], held, first } = replay;
+    const { _answer: answer, held } = replay;
+    const { history = [], timestamp, _first: first } = answer;
     const passed = first ? this._passed(replay) : new Set<string>();
     for (const topic of first ? this._unproven : []) steps.push(gap(topic));
-    if (replay.limit === undefined) steps.push(...this._holes(replay, passed));
+    if (answer._limit === undefined) steps.push(...this._holes(replay, passed));
     const fresh = new Map<string, Envelope>();
     for (const message of [...history, ...held]) {
       const key = keyOf(message);
@@ -102,7 +103,12 @@ export class IdCursor implements Cursor {
       steps.push(message);
     }
     this._late = false;
-    if (first) this._begin(replay);
+    if (first) {
+      // Without messages, the mark is the start, by the best available clock. The time of this
+      // machine is only used until a message shows the server's time, which may be earlier.
+      if (timestamp === undefined) this._began = answer._at;
+      else this._newest = Math.max(this._newest ?? 0, timestamp);
+    }
     return [];
   }
 
@@ -112,7 +118,7 @@ export class IdCursor implements Cursor {
    *
    * A message without a time is assumed to be requested.
    */
-  private _passed({ history = [], held, limit }: Replay): Set<string> {
+  private _passed({ _answer: { history = [], _limit: limit }, held }: Replay): Set<string> {
     const start = this._start ?? 0;
     const after = history.filter(({ timestamp }) => !timestamp || timestamp > start);
     const requested = limit === undefined ? after : newestOfEach(after, limit);
@@ -121,20 +127,9 @@ export class IdCursor implements Cursor {
     return passed;
   }
 
-  /**
-   * The mark of a subscription without messages: its start, by the best available clock.
-   *
-   * The time of this machine is only used until a message shows the server's time, which may be
-   * earlier.
-   */
-  private _begin(replay: Replay): void {
-    if (replay.timestamp === undefined) this._began = replay.at;
-    else this._newest = Math.max(this._newest ?? 0, replay.timestamp);
-  }
-
   /** Gaps of topics whose replay may not be complete. */
   private _holes(
-    { history = [], whole, at, truncated = [] }: Replay,
+    { _answer: { history = [], truncated = [], _at }, whole }: Replay,
     passed: ReadonlySet<string>,
   ): Step[] {
     const { since = 0 } = this.request();
@@ -151,7 +146,7 @@ export class IdCursor implements Cursor {
     for (const topic of new Set([...this._near.keys(), ...counts.keys(), ...truncated])) {
       const isTrimmed = truncated.includes(topic);
       const mayMiss =
-        isTrimmed || (counts.get(topic) ?? 0) >= this._history || this._expects(topic, since, at);
+        isTrimmed || (counts.get(topic) ?? 0) >= this._history || this._expects(topic, since, _at);
       if (this._late || (mayMiss && !proven.has(topic))) {
         holes.push(gap(topic, isTrimmed));
       }

@@ -53,28 +53,30 @@ class Answer:
 
 @dataclass(slots=True)
 class Replay:
-    """An answer, with the live messages that arrived before it.
+    """The answer to an open request as far as it has arrived, and the live messages before it.
 
     Attributes:
         answer: The answer.
-        held: Live messages received after the request, in order. With a partial answer, those that
-            precede one of its messages are taken, and are known afterwards.
-        at: When the answer arrived, by this machine's clock.
+        held: Live messages received after the request, in order. Those that precede a message of
+            a partial answer are taken.
+        lost: Number of dropped messages without a position, by topic.
+        whole: No held message was dropped.
+        at: When the last part of the answer arrived, by this machine's clock.
         first: It is the first answer; holes between replayed messages are then not a loss.
         limit: Requested maximum per topic; only of a first replay.
         complete: No further part of the answer follows.
-        whole: No held message was dropped.
-        steps: New messages and gaps so far, in order.
+        steps: New messages and gaps of this part, in order.
     """
 
-    answer: Answer
-    held: Sequence[Message]
+    answer: Answer = field(default_factory=Answer)
+    held: list[Message] = field(default_factory=list["Message"])
+    lost: dict[str, int] = field(default_factory=dict[str, int])
+    whole: bool = True
     at: int = 0
     first: bool = False
     limit: int | None = None
     complete: bool = True
-    whole: bool = True
-    steps: list[Step] = field(default_factory=list["Step"], init=False)
+    steps: list[Step] = field(default_factory=list["Step"])
 
     @property
     def began(self) -> int:

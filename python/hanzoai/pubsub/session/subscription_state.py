@@ -9,12 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from hanzoai.pubsub.session.cursor import Answer
+from hanzoai.pubsub.session.cursor import Replay
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from hanzoai.pubsub.generated.wire import Denial, Message
+    from hanzoai.pubsub.generated.wire import Denial
     from hanzoai.pubsub.session.cursor import Cursor
     from hanzoai.pubsub.session.requests import Subscribe
 
@@ -39,10 +37,7 @@ class SubscriptionState:
         reported: The program knows the answer on this connection: another request only recovers
             messages.
         denied: Patterns denied by earlier answers, for the next report.
-        held: Live messages that wait for the answer.
-        lost: Number of dropped messages without a position, by topic.
-        whole: No held message was dropped.
-        answer: The parts so far of the answer to the open request.
+        replay: What has arrived for the open request.
     """
 
     request: Subscribe
@@ -55,27 +50,18 @@ class SubscriptionState:
     retry_pending: bool = False
     reported: bool = False
     denied: list[Denial] = field(default_factory=list["Denial"])
-    held: list[Message] = field(default_factory=list["Message"])
-    lost: dict[str, int] = field(default_factory=dict[str, int])
-    whole: bool = True
-    answer: Answer = field(default_factory=Answer)
+    replay: Replay = field(default_factory=Replay)
 
     def __post_init__(self) -> None:
         self.sub = self.request.sub
         self.patterns = list(self.request.topics)
 
-    def hold(self, messages: Iterable[Message] = ()) -> None:
-        """Hold only these messages."""
-        self.held = list(messages)
-        self.lost = {}
-        self.whole = True
-
     def forget(self) -> None:
         """The connection is lost: drop held messages, which would make the mark jump."""
         self.phase = PENDING
-        self.hold()
+        self.replay = Replay()
         self.cursor.retried.clear()
-        self.reported = self.retry_pending = False
+        self.reported = False
 
     @property
     def limit(self) -> int | None:

@@ -109,7 +109,7 @@ class Subscriptions:
         if not self._incremental:
             self.presence.members.lost()
         for state in list(self.all.values()):
-            if not self._incremental or state.phase == PENDING or state.retry_pending:
+            if not self._incremental or state.retry_pending:
                 self._send_subscribe(state)
 
     def messages(self, messages: Sequence[Message]) -> None:
@@ -156,7 +156,7 @@ class Subscriptions:
         state = self.requests.get(ref)
         if state is None:
             return
-        answer = state.answer
+        answer = state.replay.answer
         answer.add(frame)
         if not frame.more:
             del self.requests[ref]
@@ -217,7 +217,7 @@ class Subscriptions:
         self.requests[ref] = state
         state.phase = JOINING
         state.retry_pending = False
-        state.answer = Answer()
+        state.replay.answer = Answer()
         since, after = state.cursor.request()
         self._ports.send(
             SubscribeFrame(
@@ -232,7 +232,7 @@ class Subscriptions:
 
     def _recover(self, state: SubscriptionState, held: Sequence[Message]) -> None:
         """Request it again from its cursor, and hold messages in the meantime."""
-        state.hold(held)
+        state.replay = Replay(held=[*held])
         state.phase = JOINING
         self._request(state)
 
@@ -246,46 +246,40 @@ class Subscriptions:
     # ---------------------------------------------------------------- answers
 
     def _hold(self, state: SubscriptionState, message: Message) -> None:
-        if state.whole and len(state.held) < self._context.options.held_messages:
-            state.held.append(message)
+        replay = state.replay
+        if replay.whole and len(replay.held) < self._context.options.held_messages:
+            replay.held.append(message)
             return
         since = state.request.since
-        for one in (*state.held, message):
+        for one in (*replay.held, message):
             # By time, only messages after `since` are surely replayed; clocks of nodes differ.
             replayed = not state.cursor.uses_seq and (since is None or one.timestamp > since)
             if one.seq is None and not replayed:
-                state.lost[one.topic] = state.lost.get(one.topic, 0) + 1
-        state.held = []
-        state.whole = False
+                replay.lost[one.topic] = replay.lost.get(one.topic, 0) + 1
+        replay.held = []
+        replay.whole = False
 
     def _answered(self, state: SubscriptionState, at: int) -> None:
         state.retry_pending = False
         if not self._apply_denials(state):
             return
-        whole = state.whole
+        replay = state.replay
         rest = self._admit(state, at, complete=True)
-        for topic, count in state.lost.items():
+        for topic, count in replay.lost.items():
             self._ports.gap(state.sub, Gap(topic, None, None, count, "unproven"))
         state.answered = True
         state.phase = LIVE
-        state.answer = Answer()
-        state.hold()
+        state.replay = Replay()
         self.presence.answered(state)
-        if rest or not whole:
+        if rest or not replay.whole:
             self._recover(state, rest)
         else:
             state.cursor.retried.clear()
 
     def _admit(self, state: SubscriptionState, at: int, *, complete: bool) -> Sequence[Message]:
-        replay = Replay(
-            state.answer,
-            state.held,
-            at=at,
-            first=not state.answered,
-            limit=state.limit,
-            complete=complete,
-            whole=state.whole,
-        )
+        replay = state.replay
+        replay.at, replay.complete, replay.steps = at, complete, []
+        replay.first, replay.limit = not state.answered, state.limit
         steps, rest = state.cursor.replay(replay)
         sub = state.sub
         run: list[Message] = []
@@ -305,7 +299,7 @@ class Subscriptions:
 
     def _apply_denials(self, state: SubscriptionState) -> bool:
         """Process denied and granted patterns of an answer; whether any pattern is active."""
-        answered = state.answer.denied
+        answered = state.replay.answer.denied
         denied = state.denied + [d for d in answered if not is_retryable(d.code)]
         later = {d.topic for d in answered if is_retryable(d.code)}
         state.denied = []
@@ -320,12 +314,13 @@ class Subscriptions:
             # Messages of the others that arrive by other subscriptions will be replayed.
             self.presence.show(state, granted, hidden=True)
             self._unroute(state, [*later])
-            state.held = [
-                m for m in state.held if m.seq is None or state in self.routes.find(m.topic)
+            held = state.replay.held
+            state.replay.held = [
+                m for m in held if m.seq is None or state in self.routes.find(m.topic)
             ]
-        if not state.reported or denied or later:
+        if not state.reported or denied:
             self._ports.joined(state.sub, granted, tuple(denied))
-        state.reported = not later
+        state.reported = not state.retry_pending
         return bool(granted)
 
     def _remove_patterns(self, state: SubscriptionState, patterns: Sequence[str]) -> None:

@@ -115,7 +115,12 @@ class IdCursor:
         out += fresh.values()
         self._late = False
         if replay.first:
-            self._begin(replay)
+            # Without messages, the mark is the start, by the best available clock. The time of this
+            # machine is only used until a message shows the server's time, which may be earlier.
+            if replay.answer.timestamp is not None:
+                self._newest = max(self._newest or 0, replay.answer.timestamp)
+            else:
+                self._began = replay.at
         return out, ()
 
     def _passed(self, replay: Replay) -> set[tuple[str, str]]:
@@ -129,17 +134,6 @@ class IdCursor:
             requested = _newest_of_each(requested, replay.limit)
         wanted = map(_key, (*requested, *replay.held))
         return set(map(_key, replay.answer.history)).difference(wanted)
-
-    def _begin(self, replay: Replay) -> None:
-        """The mark of a subscription without messages: its start, by the best available clock.
-
-        The time of this machine is only used until a message shows the server's time, which may be
-        earlier.
-        """
-        if replay.answer.timestamp is not None:
-            self._newest = max(self._newest or 0, replay.answer.timestamp)
-        else:
-            self._began = replay.at
 
     def _holes(self, replay: Replay, passed: Collection[tuple[str, str]]) -> Iterable[Gap]:
         """Gaps of topics whose replay may not be complete."""
