@@ -142,6 +142,12 @@ export class Core {
     return identity.kind === 'admin' || this.rules.maySubscribe?.(identity, topic) !== false;
   }
 
+  /** Whether an identity may list topics. Without rules, a service may do everything. */
+  mayList({ kind }: Identity): boolean {
+    const { maySubscribe, mayPublish } = this.rules;
+    return kind === 'admin' || (kind === 'service' && !maySubscribe && !mayPublish);
+  }
+
   /** Whether an identity may publish to a topic. */
   mayPublish(identity: Identity, topic: string): boolean {
     return identity.kind === 'admin' || this.rules.mayPublish?.(identity, topic) !== false;

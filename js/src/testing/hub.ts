@@ -211,12 +211,12 @@ export class Hub {
 
   /** @throws Problem `forbidden`. */
   topics(
-    { kind }: Identity,
+    identity: Identity,
     prefix: string,
     limit: number,
   ): { readonly topics: readonly TopicInfo[]; readonly has_more: boolean } {
-    if (kind !== 'admin' && kind !== 'service') {
-      throw new Problem('forbidden', 'only an administrator or a service may list topics');
+    if (!this.core.mayList(identity)) {
+      throw new Problem('forbidden', 'only an administrator may list topics');
     }
     const reports = this.core.store.reports(this.core.wall());
     const held = [...this.core.open].flatMap(({ patterns }) => [...patterns.keys()]);

@@ -30,8 +30,8 @@ export interface Identity {
 /** Claims of a token in addition to the user. */
 export interface TokenClaims {
   /**
-   * Default `user`. A `service` may have a higher publish rate, and may list topics; an `admin` may
-   * do everything.
+   * Default `user`. A `service` may have a higher publish rate, and on a server without `rules`, it
+   * may list topics. An `admin` may do everything.
    */
   readonly kind?: Kind | undefined;
   /** Lifetime in milliseconds by the server's clock; default: it does not expire. */

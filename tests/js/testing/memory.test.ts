@@ -251,6 +251,22 @@ test('operations that the rules deny are rejected with typed errors', async () =
   await assert.rejects(server.publish('user.*', { data: 1 }), InvalidTopic);
 });
 
+test('a service lists topics only on a server without rules', async () => {
+  const rules = { mayPublish: () => true };
+  for (const [options, kind, isAllowed] of [
+    [{}, 'service', true],
+    [{}, 'user', false],
+    [{ rules }, 'service', false],
+    [{ rules }, 'admin', true],
+  ] as const) {
+    await using server = await new MemoryServer(options).start();
+    const listing = server.client({ token: server.token('ada', { kind }) }).topics();
+    if (isAllowed) assert.deepEqual(await listing, []);
+    else
+      await assert.rejects(listing, { name: 'PermissionDenied', message: /only an administrator/ });
+  }
+});
+
 test('invalid messages are rejected with typed errors', async () => {
   await using server = await new MemoryServer({ maxPayload: 100 }).start();
   for (const [message, code] of [
