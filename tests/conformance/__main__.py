@@ -55,6 +55,8 @@ def main() -> int:
     chosen = [
         one for one in load() if all(word in f"{one.group} {one.name}".lower() for word in words)
     ]
+    if not chosen:
+        parser.error(f"no scenario has {' and '.join(args.words)} in its group or name")
     passed, problems = asyncio.run(run_all(chosen, [args.only] if args.only else LANGUAGES))
     print(f"{sum(passed.values())} of {len(passed)} passed, {len(problems)} problems")
     if not problems and args.write_table:
