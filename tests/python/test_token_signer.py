@@ -11,6 +11,7 @@ from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import jwt
 import pytest
 from cryptography.hazmat.primitives import serialization
@@ -178,6 +179,16 @@ async def test_a_development_server_accepts_a_development_token(tmp_path: Path) 
         token = dev_token("bob", key_file=key)
         async with PubSubClient(token=token, **server.options) as ps:
             assert await acts_as(ps, "bob")
+
+
+@pytest.mark.parametrize("bulk", [False, True])
+def test_a_development_token_may_publish_in_bulk(tmp_path: Path, bulk: bool) -> None:
+    key = tmp_path / "dev.key"
+    with ThreadedServer(dev_key_file=key) as server:
+        token = dev_token("job", kind="service", bulk=bulk, key_file=key)
+        url = f"{server.options['rest_url']}/v1/session"
+        answer = httpx.get(url, headers={"Authorization": f"Bearer {token}"})
+    assert ("bulk_rate" in answer.json()["limits"]) is bulk
 
 
 def test_a_key_file_that_others_may_read_is_refused(

@@ -25,6 +25,7 @@ def dev_token(
     sessions_owned: Sequence[str] = (),
     sessions_shared: Sequence[str] = (),
     agents: Sequence[str] = (),
+    bulk: bool = False,
     key_file: str | Path | None = None,
 ) -> str:
     """Sign a token that ``hanzo-pubsub serve --dev`` on this machine accepts.
@@ -41,6 +42,7 @@ def dev_token(
         sessions_owned: Chat sessions the user owns.
         sessions_shared: Chat sessions shared with the user.
         agents: Agents the user has access to.
+        bulk: Whether batches over REST have a separate publish rate, as a job of Spark needs.
         key_file: The server's ``dev_key_file``; default: ``HANZO_PUBSUB_DEV_KEY_FILE``, otherwise
             ``hanzo-pubsub/dev.key`` in the user's state directory. Created if it does not exist;
             the folder of ``key_file`` must exist.
@@ -75,4 +77,5 @@ def dev_token(
         sessions_owned=sessions_owned,
         sessions_shared=sessions_shared,
         agents=agents,
+        bulk=bulk,
     )
