@@ -71,3 +71,23 @@ test('a local address without a scheme is shown with one; others may be a token'
     assert.throws(() => new PubSub({ url, token }), { field: 'url', remedy });
   }
 });
+
+test('an unknown name in a group is named with its group', () => {
+  const url = 'wss://example.com/ws';
+  for (const [given, field, remedy] of [
+    [{ sendQueue: { zz: 1 } }, 'sendQueue.zz', '`sendQueue` takes messages, bytes, policy.'],
+    [{ receiveQueue: { mesages: 1 } }, 'receiveQueue.mesages', 'Write `messages`.'],
+    [{ zz: 1 }, 'zz', /^`options` takes url, /],
+  ] as const) {
+    const message = `There is no option \`${field}\`.`;
+    assert.throws(() => new PubSub({ url, token, ...given } as object), { field, message, remedy });
+  }
+});
+
+test('a token may be what a signer returns', () => {
+  const url = 'wss://example.com/ws';
+  const signed = { value: ' Bearer abc ', expiresAt: 1 };
+  assert.equal(readOptions({ url, token: signed }).token, 'Bearer abc');
+  for (const wrong of [{}, { value: '' }, { value: 7 }, []])
+    assert.throws(() => new PubSub({ url, token: wrong } as never), { field: 'token' });
+});

@@ -111,9 +111,10 @@ export function checkNames(what: string, value: unknown, names: readonly string[
   if (unknown !== undefined) {
     const tried = spellings(unknown);
     const meant = names.find((name) => spellings(name).some((each) => tried.includes(each)));
-    throw new InvalidOption(`There is no option \`${unknown.slice(0, 64)}\`.`, {
+    const field = what === 'options' ? unknown : `${what}.${unknown}`;
+    throw new InvalidOption(`There is no option \`${field.slice(0, 64)}\`.`, {
       remedy: meant ? `Write \`${meant}\`.` : takes,
-      field: unknown,
+      field,
     });
   }
 }

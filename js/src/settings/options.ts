@@ -4,7 +4,7 @@
  * Defaults come from `spec/defaults.yaml`. Times are milliseconds, sizes bytes.
  */
 
-import type { Logger, TokenCallback } from '../values.js';
+import type { Logger, Token, TokenCallback } from '../values.js';
 import type { SessionOptions, TransportChoice } from './session.js';
 
 /**
@@ -142,8 +142,11 @@ export interface Settings {
 export interface PubSubOptions extends Partial<Settings> {
   /** `wss://host:8057/ws`; default `HANZO_PUBSUB_URL` of the environment, if there is one. */
   readonly url?: string | URL | undefined;
-  /** Bearer token or API key, with or without `Bearer `; default `HANZO_PUBSUB_TOKEN`. */
-  readonly token?: string | undefined;
+  /**
+   * Bearer token or API key, with or without `Bearer `, or what `TokenSigner` returns; default
+   * `HANZO_PUBSUB_TOKEN`. The server decides when it expires, so `expiresAt` is not used.
+   */
+  readonly token?: string | Token | undefined;
   /**
    * Callback that returns a token, before a connection and before the token expires; instead of
    * `token`.

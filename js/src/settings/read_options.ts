@@ -40,7 +40,7 @@ export function readOptions(
   if (DEVELOPMENT) checkOptions({ ...given, url, restUrl, token }, environ);
   const { socket: socketUrl, http: httpUrl } = endpoints(url, restUrl);
   if (!given.allowInsecure) refusePlaintext({ url: socketUrl, restUrl: httpUrl });
-  token = getToken ? undefined : checkToken(token);
+  token = getToken ? undefined : checkToken(Object(token).value ?? token);
   const client = { name: given.name ?? '@hanzoai/pubsub', version: VERSION, lang: 'typescript' };
   const flat = {
     ...given,
