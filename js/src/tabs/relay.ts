@@ -1,7 +1,7 @@
 /** The relay: carries the frames of all tabs over one transport. */
 
 import type { Clock } from '../clock.js';
-import type { AuthFrame, AuthOkFrame, ClientFrame } from '../generated/wire.js';
+import type { AuthFrame, AuthOkFrame, ClientFrame, ServerFrame } from '../generated/wire.js';
 import type { ClientOptions } from '../settings/options.js';
 import { NOT_LOADED } from '../transports/transport.js';
 import { WebSocketTransport } from '../transports/websocket.js';
@@ -10,6 +10,12 @@ import { endOf, MOVED, newId, type RelayMessage, type TabMessage } from './group
 
 /** Patterns of a tab, and whether it wants their presence. */
 type Patterns = Map<string, boolean>;
+
+interface Tab {
+  readonly patterns: Patterns;
+  /** Its last token. */
+  token?: string;
+}
 
 /**
  * Run a relay: one connection for many tabs.
@@ -31,13 +37,12 @@ export function startRelay(
 ): (code: number) => void {
   const relay = newId();
   const channel = new BroadcastChannel(group);
-  const tabs = new Map<string, Patterns>();
+  const tabs = new Map<string, Tab>();
   let opened = false;
   let auth: AuthFrame | undefined;
+  /** What the server was sent, and whether it is still checking it. */
   let shown: AuthFrame | undefined;
-  /** The tab with the newest token, and the tab whose token the server is checking. */
-  let newest: string | undefined;
-  let asking: string | undefined;
+  let asking = false;
   let welcome: AuthOkFrame | undefined;
   let ahead = 0;
 
@@ -46,7 +51,7 @@ export function startRelay(
   const post = (message: Omit<RelayMessage, 'relay'>): void =>
     channel.postMessage({ relay, ...message });
   const anyTab = (test: (patterns: Patterns) => boolean | undefined): boolean =>
-    [...tabs.values()].some(test);
+    [...tabs.values()].some(({ patterns }) => test(patterns));
 
   /** Remove patterns; unsubscribe from those that no other tab has. */
   const leave = (patterns: Iterable<string>): void => {
@@ -54,28 +59,28 @@ export function startRelay(
     if (topics.length) send({ type: 'unsubscribe', topics });
   };
 
-  const enter = (tab: string): Patterns => {
+  const enter = (tab: string): Tab => {
     const patterns: Patterns = new Map();
-    tabs.set(tab, patterns);
+    const entered: Tab = { patterns };
+    tabs.set(tab, entered);
     whenGone(tab, () => {
       tabs.delete(tab);
       leave(patterns.keys());
     });
-    return patterns;
+    return entered;
   };
 
   /** Send the newest token to the server; one at a time, to match the answer. */
   const present = (): void => {
     if (!opened || asking || auth === shown) return;
     shown = auth;
-    asking = newest;
+    asking = true;
     send(auth as AuthFrame);
   };
 
   const authenticate = (tab: string, frame: AuthFrame): void => {
     post({ to: tab });
     if (!auth || endOf(frame.token) > endOf(auth.token)) {
-      newest = tab;
       auth = { ...auth, ...frame };
       present();
     } else if (welcome) {
@@ -86,8 +91,10 @@ export function startRelay(
 
   channel.onmessage = ({ data: { tab, frame } }: { data: TabMessage }) => {
     if (!tab) return;
-    const patterns = tabs.get(tab) ?? enter(tab);
+    const known = tabs.get(tab) ?? enter(tab);
+    const { patterns } = known;
     if (frame.type === 'auth') {
+      known.token = frame.token;
       authenticate(tab, frame);
     } else if (frame.type === 'unsubscribe') {
       for (const topic of frame.topics) patterns.delete(topic);
@@ -104,17 +111,27 @@ export function startRelay(
       send(sent);
     }
   };
+  /** The server rejected the token that it was sent: only the tabs that have it learn of it. */
+  const refuse = (frame: ServerFrame): void => {
+    for (const [to, { token }] of tabs) if (token === shown?.token) post({ to, frame });
+    // The server closes a connection whose first token it rejects. The other tabs open the next one.
+    if (!welcome) post({ end: MOVED });
+    if (auth === shown) auth = undefined;
+    shown = undefined;
+    asking = false;
+    present();
+  };
+
   const receive = (frame: Decoded): void => {
     let to: string | undefined;
     if (frame instanceof Malformed || frame instanceof Unknown) return;
     if (frame.type === 'auth.ok') {
       welcome = frame;
       ahead = (frame.server_time ?? clock.wallMs()) - clock.wallMs();
-      asking = undefined;
+      asking = false;
     } else if (frame.type === 'auth.error') {
-      to = asking;
-      if (auth === shown) auth = undefined;
-      asking = shown = undefined;
+      refuse(frame);
+      return;
     } else if ('ref' in frame && frame.ref) {
       const [tab, ref = ''] = frame.ref.split(':');
       to = tab;

@@ -384,14 +384,19 @@ function relayOf(t: TestContext, group: string) {
   const given = { url: 'ws://127.0.0.1:9/ws', token: 'x', WebSocket: Socket };
   const options = readOptions(given as unknown as PubSubOptions);
   const reported: unknown[] = [];
+  /** To one tab or to all: what it is about. */
+  const addressed: (readonly [to: string, what: unknown])[] = [];
   const channel = new BroadcastChannel(group);
-  channel.onmessage = ({ data: { begun, frame, end, to } }) =>
+  channel.onmessage = ({ data: { begun, frame, end, to } }) => {
     reported.push(begun ?? frame ?? end ?? to);
+    addressed.push([to ?? 'all', frame?.type ?? end?.code]);
+  };
   t.after(() => channel.close());
   const stop = startRelay(group, options, platform.clock, () => {});
   listeners.get('open')?.({});
   const receive = (data: string): void => listeners.get('message')?.({ data });
-  return { reported, channel, stop, receive };
+  const close = (code: number): void => listeners.get('close')?.({ code });
+  return { reported, addressed, channel, stop, receive, close };
 }
 
 test('a relay may stop while a frame of the server is being read', async (t) => {
@@ -400,6 +405,49 @@ test('a relay may stop while a frame of the server is being read', async (t) => 
   stop(1000);
   await until(() => reported.length === 3, 'the frame');
   assert.deepEqual(reported, [true, MOVED, { type: 'pong', ref: '1' }]);
+});
+
+/** A frame of a tab with a token that expires at this time. */
+function auth(tab: string, exp: number): object {
+  const token = `x.${btoa(JSON.stringify({ sub: 'alice', exp }))}.x`;
+  return { tab, frame: { type: 'auth', token, version: 1 } };
+}
+
+const REJECTED = '{"type":"auth.error","code":"token_invalid","message":"No."}';
+
+test('a token that the server rejects first ends only the tabs that have it', async (t) => {
+  const { addressed, channel, stop, receive, close } = relayOf(t, 'a first token');
+  for (const [tab, exp] of Object.entries({ a: 9, b: 5, c: 9 }))
+    channel.postMessage(auth(tab, exp));
+  await until(() => addressed.length === 4, 'the confirmations');
+  receive(REJECTED);
+  close(4401);
+  await until(() => addressed.length === 8, 'the end');
+  assert.deepEqual(addressed.slice(4), [
+    ['a', 'auth.error'],
+    ['c', 'auth.error'],
+    ['all', MOVED.code],
+    ['all', 4401],
+  ]);
+  stop(1000);
+});
+
+test('a token that the server rejects later ends no connection of another tab', async (t) => {
+  const { addressed, channel, stop, receive } = relayOf(t, 'a later token');
+  channel.postMessage(auth('a', 5));
+  await until(() => addressed.length === 2, 'the confirmation');
+  receive('{"type":"auth.ok","client_id":"me"}');
+  channel.postMessage(auth('b', 9));
+  await until(() => addressed.length === 4, 'the answer');
+  receive(REJECTED);
+  await until(() => addressed.length === 5, 'the rejection');
+  assert.deepEqual(addressed.slice(1), [
+    ['a', undefined],
+    ['all', 'auth.ok'],
+    ['b', undefined],
+    ['b', 'auth.error'],
+  ]);
+  stop(1000);
 });
 
 test('a relay that has stopped answers no tab', async (t) => {
