@@ -1,5 +1,6 @@
 /** The transport of a tab that shares a connection with others (TAB-1). */
 
+import { DEVELOPMENT } from '../build.js';
 import type { Clock } from '../clock.js';
 import type { AuthFrame, ClientFrame } from '../generated/wire.js';
 import type { ClientOptions } from '../settings/options.js';
@@ -133,7 +134,7 @@ export function linkTabs(options: ClientOptions, clock: Clock): Transport {
       const name = await groupOf(options, frame.token);
       if (signal.aborted) return;
       // In Node 24 and 25, a request that waits for a lock keeps the processor busy.
-      if (/^N.*2[45]/.test(navigator.userAgent)) goAlone();
+      if (DEVELOPMENT && /^N.*2[45]/.test(navigator.userAgent)) goAlone();
       else if (!group) join(name);
       else if (name === group) post();
       else finish(MOVED);

@@ -1,7 +1,7 @@
 /** The relay: carries the frames of all tabs over one transport. */
 
 import type { Clock } from '../clock.js';
-import type { AuthFrame, AuthOkFrame, ClientFrame, ServerFrame } from '../generated/wire.js';
+import type { AuthFrame, AuthOkFrame, ClientFrame } from '../generated/wire.js';
 import type { ClientOptions } from '../settings/options.js';
 import { NOT_LOADED } from '../transports/transport.js';
 import { WebSocketTransport } from '../transports/websocket.js';
@@ -10,12 +10,6 @@ import { endOf, MOVED, newId, type RelayMessage, type TabMessage } from './group
 
 /** Patterns of a tab, and whether it wants their presence. */
 type Patterns = Map<string, boolean>;
-
-interface Tab {
-  readonly patterns: Patterns;
-  /** Its last token. */
-  token?: string;
-}
 
 /**
  * Run a relay: one connection for many tabs.
@@ -37,12 +31,14 @@ export function startRelay(
 ): (code: number) => void {
   const relay = newId();
   const channel = new BroadcastChannel(group);
-  const tabs = new Map<string, Tab>();
+  const tabs = new Map<string, Patterns>();
+  /** The last token of each tab. */
+  const tokens = new Map<string, string>();
   let opened = false;
+  /** The newest token, the one that the server was sent, and the last one that it accepted. */
   let auth: AuthFrame | undefined;
-  /** What the server was sent, and whether it is still checking it. */
   let shown: AuthFrame | undefined;
-  let asking = false;
+  let accepted: AuthFrame | undefined;
   let welcome: AuthOkFrame | undefined;
   let ahead = 0;
 
@@ -51,7 +47,7 @@ export function startRelay(
   const post = (message: Omit<RelayMessage, 'relay'>): void =>
     channel.postMessage({ relay, ...message });
   const anyTab = (test: (patterns: Patterns) => boolean | undefined): boolean =>
-    [...tabs.values()].some(({ patterns }) => test(patterns));
+    [...tabs.values()].some(test);
 
   /** Remove patterns; unsubscribe from those that no other tab has. */
   const leave = (patterns: Iterable<string>): void => {
@@ -59,27 +55,27 @@ export function startRelay(
     if (topics.length) send({ type: 'unsubscribe', topics });
   };
 
-  const enter = (tab: string): Tab => {
+  const enter = (tab: string): Patterns => {
     const patterns: Patterns = new Map();
-    const entered: Tab = { patterns };
-    tabs.set(tab, entered);
+    tabs.set(tab, patterns);
     whenGone(tab, () => {
       tabs.delete(tab);
+      tokens.delete(tab);
       leave(patterns.keys());
     });
-    return entered;
+    return patterns;
   };
 
   /** Send the newest token to the server; one at a time, to match the answer. */
   const present = (): void => {
-    if (!opened || asking || auth === shown) return;
+    if (!opened || shown !== accepted || auth === shown) return;
     shown = auth;
-    asking = true;
     send(auth as AuthFrame);
   };
 
   const authenticate = (tab: string, frame: AuthFrame): void => {
     post({ to: tab });
+    tokens.set(tab, frame.token);
     if (!auth || endOf(frame.token) > endOf(auth.token)) {
       auth = { ...auth, ...frame };
       present();
@@ -91,10 +87,8 @@ export function startRelay(
 
   channel.onmessage = ({ data: { tab, frame } }: { data: TabMessage }) => {
     if (!tab) return;
-    const known = tabs.get(tab) ?? enter(tab);
-    const { patterns } = known;
+    const patterns = tabs.get(tab) ?? enter(tab);
     if (frame.type === 'auth') {
-      known.token = frame.token;
       authenticate(tab, frame);
     } else if (frame.type === 'unsubscribe') {
       for (const topic of frame.topics) patterns.delete(topic);
@@ -111,16 +105,6 @@ export function startRelay(
       send(sent);
     }
   };
-  /** The server rejected the token that it was sent: only the tabs that have it learn of it. */
-  const refuse = (frame: ServerFrame): void => {
-    for (const [to, { token }] of tabs) if (token === shown?.token) post({ to, frame });
-    // The server closes a connection whose first token it rejects. The other tabs open the next one.
-    if (!welcome) post({ end: MOVED });
-    if (auth === shown) auth = undefined;
-    shown = undefined;
-    asking = false;
-    present();
-  };
 
   const receive = (frame: Decoded): void => {
     let to: string | undefined;
@@ -128,9 +112,14 @@ export function startRelay(
     if (frame.type === 'auth.ok') {
       welcome = frame;
       ahead = (frame.server_time ?? clock.wallMs()) - clock.wallMs();
-      asking = false;
+      accepted = shown;
     } else if (frame.type === 'auth.error') {
-      refuse(frame);
+      for (const [tab, token] of tokens) if (token === shown?.token) post({ to: tab, frame });
+      // The server closes a connection whose first token it rejects. Other tabs open the next one.
+      if (!welcome) post({ end: MOVED });
+      if (auth === shown) auth = accepted;
+      shown = accepted;
+      present();
       return;
     } else if ('ref' in frame && frame.ref) {
       const [tab, ref = ''] = frame.ref.split(':');
