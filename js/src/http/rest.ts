@@ -208,9 +208,10 @@ export class Rest {
           remedy: 'Request smaller pages, or raise `maxFrame`.',
         });
       }
-      const code = codeOf(cause);
+      // Browsers hide the reason.
+      const code = DEVELOPMENT ? codeOf(cause) : '';
       const why = code && `: ${code}`;
-      if (publishes && !NOT_SENT.includes(code)) {
+      if (publishes && !(DEVELOPMENT && NOT_SENT.includes(code))) {
         const who = DEVELOPMENT && httpDerived ? `${host}, which was derived from \`url\`,` : host;
         const problem = `${who} did not answer${why}; whether the message was published is unknown.`;
         return { error: lost(call, cause, problem), again: mayRepeat, unknown: true };

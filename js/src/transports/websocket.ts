@@ -93,22 +93,24 @@ export class WebSocketTransport implements Transport {
         failure = LOST;
         this._receiver?.opened();
       },
-      // `ws` gives the reason; browsers and Node hide it.
-      error: (event: unknown) => {
-        if (failure !== LOST) failure = unreached(event);
-        // Node 22 fires no `close` event for a socket that has not opened. For an open one, `ws`
-        // waits up to 30 s for the close frame of the server.
-        if (DEVELOPMENT) this._end(undefined, failure);
-      },
       close: ({ code, reason }: { readonly code: number; readonly reason: string }) => {
         // These are never sent: they mean no close frame, as does 0 in Deno, or one without a code.
-        if (!code || code === 1005 || code === 1006) this._end(undefined, failure);
+        if ((DEVELOPMENT && !code) || code === 1005 || code === 1006) this._end(undefined, failure);
         else this._end(code, reason || `Closed with code ${code}.`);
       },
     };
     this._socket = socket;
     socket.binaryType = 'arraybuffer';
     for (const [name, listener] of Object.entries(events)) socket.addEventListener(name, listener);
+    if (DEVELOPMENT) {
+      // `ws` gives the reason; browsers and Node hide it.
+      socket.addEventListener('error', (event: unknown) => {
+        if (failure !== LOST) failure = unreached(event);
+        // Node 22 fires no `close` event for a socket that has not opened. For an open one, `ws`
+        // waits up to 30 s for the close frame of the server.
+        this._end(undefined, failure);
+      });
+    }
     if (!DEVELOPMENT || !socket.on) {
       // Browsers answer pings without an event.
       socket.addEventListener('message', ({ data }: { readonly data: string | ArrayBuffer }) => {
