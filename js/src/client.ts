@@ -136,6 +136,7 @@ export class PubSub<Topics extends object = AnyTopics> {
    * @param options `timeout`: milliseconds to wait for unanswered publishes; default:
    *   `closeTimeout`. The calls of publishes that are still unanswered then reject. 0 does not
    *   wait.
+   * @throws InvalidOption `timeout` is not a number from 0 to a day.
    */
   async close(options: { readonly timeout?: number | undefined } = {}): Promise<void> {
     checkCall(options);

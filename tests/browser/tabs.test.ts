@@ -199,3 +199,43 @@ test('the other tabs continue at once when the user follows a link in the leader
   await publisher.close();
   await untilOneSocket(server);
 });
+
+const OTHER_TOKEN = `
+  import { PubSub } from '@hanzoai/pubsub';
+  const begin = async (token) => {
+    window.ps = new PubSub({ ...given, token, shareTabs: true });
+    await ps.connect();
+  };
+  const reads = () => ps.subscribe('org.acme.room').then(() => 'granted', ({ code }) => code);
+  const replace = async (token) => {
+    await ps.close();
+    await begin(token);
+    return reads();
+  };
+  Object.assign(window, { reads, replace });
+  await begin(given.token);
+  document.title = 'ready';`;
+
+declare const reads: () => Promise<string>;
+declare const replace: (token: string) => Promise<string>;
+
+test('a new client has the rights of its own token, whichever token other tabs have', async (t) => {
+  const server = await startServer(t);
+  const site = await serveSite(t, { entry: OTHER_TOKEN });
+  const profile = await openProfile(t);
+  const before = server.token('--user', 'alice');
+  const after = server.token('--user', 'alice', '--org', 'acme');
+  const given = { ...addresses(server), token: before };
+  const one = await openTab(t, site, profile, given);
+  const two = await openTab(t, site, profile, given);
+  assert.equal(await sockets(server), 1);
+  assert.equal(await two.evaluate(() => reads()), 'forbidden');
+
+  assert.equal(await two.evaluate((token) => replace(token), after), 'granted');
+  assert.equal(await one.evaluate(() => reads()), 'forbidden');
+  assert.equal(await sockets(server), 2);
+
+  assert.equal(await one.evaluate((token) => replace(token), after), 'granted');
+  await untilOneSocket(server);
+  assert.equal(await two.evaluate(() => ps.state), 'connected');
+});

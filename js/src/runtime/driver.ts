@@ -347,14 +347,13 @@ export class Driver implements Owner, Ports {
   /** Settle the publishes and end. */
   async close(milliseconds: number | undefined): Promise<void> {
     const { clock } = this;
-    const timeout = milliseconds ?? this.options.closeTimeout;
-    const options = { timeout, end: clock.now() + timeout };
+    const options = this.timed({ timeout: milliseconds ?? this.options.closeTimeout });
     const states = this.states();
     this._closing = true;
     // Calls that wait for the operations are earlier.
     if (this._entering) await this._loaded(options).catch(() => {});
     this.perform((session) =>
-      timeout ? session.close(options.end - clock.now()) : session.abort(),
+      options.timeout ? session.close(options.end - clock.now()) : session.abort(),
     );
     for await (const _ of states);
     await within(Promise.resolve(this._background?.publisher.requests), options, clock);

@@ -52,6 +52,8 @@ export class Inbox extends Stream {
   denied: readonly Denial[] = [];
   /** Leaves out some messages; undefined: none. */
   filter: Filter | undefined;
+  /** Called at the end; it may be called again. */
+  ended: (() => void) | undefined;
   /** The inbox of presence changes: this one, unless another is set. */
   presence: Inbox = this;
   /** True when the server has answered, or the subscription has ended before. */
@@ -126,6 +128,7 @@ export class Inbox extends Stream {
 
   override finish(error?: Error): void {
     super.finish(error);
+    this.ended?.();
     this._answer(true);
     if (this.presence !== this) this.presence.finish();
   }

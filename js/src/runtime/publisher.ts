@@ -204,8 +204,7 @@ export class Publisher implements OutcomePort {
       // With all that are cancelled in this turn.
       if (this._cancelled.push(publish) === 1) queueMicrotask(() => this._expire());
     });
-    return settled.then((outcome) => {
-      ignore();
+    return settled.finally(ignore).then((outcome) => {
       signal.throwIfAborted();
       return outcome;
     });

@@ -50,20 +50,18 @@ export async function subscribe<Data>(
     const { prepareInbox } = await client.part(PARTS.arguments, options);
     prepareInbox(client, (...own) => publisher.setPresence(...own), inbox, options);
   }
-  const leave = (): void => {
-    ignore();
-    deliveries.remove(request.sub);
-  };
+  const leave = (): void => deliveries.remove(request.sub);
   const { listeners } = client;
   const subscription = new Subscription<Data>(inbox, options as Handlers, listeners, leave);
   const stop = (): void => void subscription.unsubscribe();
-  const ignore = onAbort(signal, stop);
   if (onPresence && !onMessage) {
     // An iteration does not call `onPresence`, so this inbox does. Each change contains all
     // members, so a full inbox keeps the latest one of each topic.
     inbox.presence = new Inbox(topics, { ...bounds, policy: 'gap' });
   }
   deliveries.add(request, inbox);
+  // A signal may outlive the client: it must not keep a subscription that has ended.
+  if (!inbox.finished) inbox.ended = onAbort(signal, stop);
   const handled = (onMessage || onPresence) && subscription.run(inbox.presence);
   const answered = await within(inbox.answered, options, client.clock);
   // No call throws the error that ends a subscription with a handler later.
