@@ -25,7 +25,7 @@ const KB = 1024;
 const BOUNDS = {
   core: { title: '`{ PubSub }`, at once', goal: 14, limit: 13.9 },
   chat: { title: 'chat page', goal: 17, limit: 28.5 },
-  everything: { title: 'everything', goal: 36, limit: 44.2 },
+  everything: { title: 'everything', goal: 36, limit: 44.3 },
   development: { title: '`{ PubSub }`, development build', goal: 20, limit: 18.8 },
   streams: { title: 'added by `/streams`', goal: 2.5, limit: 2.2 },
 };
