@@ -17,7 +17,9 @@ from pubsub_server.backplanes.redis.writer import (
     CALL_BYTES,
     CALL_MESSAGES,
     LINEAGE_EVERY,
+    LOG_EVERY,
     REFUSED_FOR,
+    WAITING_MESSAGES,
     Lane,
     Load,
     Memory,
@@ -215,7 +217,7 @@ async def test_what_a_publisher_sent_behind_a_refused_message_is_refused_too() -
     clock.now += PATIENCE / 2
     second, other = publish(lane, [item("id2", "ana")]), publish(lane, [item("id3", "ben")])
     # Only the first publish has waited too long.
-    clock.now += PATIENCE / 2
+    clock.advance(PATIENCE / 2)
     results = await first + await second
     assert {getattr(each, "code", "") for each in results} == {"unavailable"}
     store.away = False
@@ -239,7 +241,7 @@ async def test_what_arrives_behind_a_refused_message_is_refused_while_its_publis
     former = Publisher()
     first = publish(lane, [item("id1", "ana")], former)
     await store.asked.wait()
-    clock.now += PATIENCE
+    clock.advance(PATIENCE)
     assert getattr((await first)[0], "code", "") == "unavailable"
     store.away = False
     behind = publish(lane, [item("id2", "ana")], former)
@@ -325,14 +327,14 @@ async def test_a_publish_whose_time_is_used_up_by_a_stalled_call_is_refused_with
     async with asyncio.timeout(BOUND):
         await store.asked.wait()
         store.asked.clear()
-        clock.now += PATIENCE
+        clock.advance(PATIENCE)
         failure = RedisConnectionError("no answer")
         store.done(failure)
         assert getattr((await answer)[0], "code", "") == "unavailable"
+        await lane.close()
         assert not store.asked.is_set()
         # In a cluster, another server may have the shard.
         assert store.failures == [("base", failure)]
-        await lane.close()
 
 
 async def test_publishes_whose_deadline_passes_during_a_dial_are_refused_and_never_sent(
@@ -475,6 +477,214 @@ async def test_a_refused_connection_delays_no_other_and_is_forgotten_in_time(tas
         store.done([NEW])
         assert isinstance((await last)[0], Published)
         await lane.close()
+
+
+async def test_a_publish_behind_a_call_whose_publishes_are_all_refused_has_a_deadline_too(
+    tasks: Tasks,
+) -> None:
+    store, load = Open(), Load()
+    lane = lane_to(store, load, tasks)
+    clock: Any = Clock()
+    lane._loop = clock
+    async with asyncio.timeout(BOUND):
+        former = Publisher()
+        first = publish(lane, [item("id1", "ana")], former)
+        await store.asked.wait()
+        clock.advance(PATIENCE)
+        assert getattr((await first)[0], "code", "") == "unavailable"
+        second = publish(lane, [item("id2", "ana")], Publisher())
+        clock.advance(PATIENCE)
+        assert getattr((await second)[0], "code", "") == "unavailable"
+        assert (load.messages, load.bytes) == (0, 0)
+        # Only the second connection has been refused just now.
+        third = publish(lane, [item("id1", "ana")], former)
+        store.asked.clear()
+        store.done([NEW])
+        await store.asked.wait()
+        store.done([NEW])
+        assert isinstance((await third)[0], Published)
+        await lane.close()
+
+
+async def test_a_waiting_publish_whose_connection_has_closed_is_not_sent(tasks: Tasks) -> None:
+    store, load = Open(), Load()
+    lane = lane_to(store, load, tasks)
+    former = Publisher()
+    async with asyncio.timeout(BOUND):
+        first = publish(lane, [item("id1", "ana")], former)
+        await store.asked.wait()
+        second, third = (
+            publish(lane, [item("id2", "ana")], former),
+            publish(lane, [item("id3", "ben")], Publisher()),
+        )
+        former.closed = True
+        store.asked.clear()
+        store.done([NEW])
+        assert isinstance((await first)[0], Published)
+        await store.asked.wait()
+        store.done([NEW])
+        assert getattr((await second)[0], "code", "") == "unavailable"
+        assert isinstance((await third)[0], Published)
+        assert (load.messages, load.bytes) == (0, 0)
+        await lane.close()
+
+
+async def test_the_connection_that_was_refused_last_is_behind_for_the_longest_time(
+    tasks: Tasks,
+) -> None:
+    store, load = Open(), Load()
+    lane = lane_to(store, load, tasks)
+    clock: Any = Clock()
+    lane._loop = clock
+    first, second = Publisher(), Publisher()
+    async with asyncio.timeout(BOUND):
+        waiting = publish(lane, [item("id1", "ana")], first)
+        await store.asked.wait()
+        clock.now += PATIENCE - 0.5
+        load.messages = WAITING_MESSAGES
+        for origin, sender in ((first, "ana"), (second, "ben")):
+            (full,) = await publish(lane, [item("id2", sender)], origin)
+            assert getattr(full, "message", "") == "too many publishes wait for Redis"
+        load.messages = 0
+        (behind,) = await publish(lane, [item("id3", "ben")], second)
+        assert getattr(behind, "code", "") == "unavailable"
+        # The first connection is refused again, half a second later.
+        clock.advance(0.5)
+        assert getattr((await waiting)[0], "code", "") == "unavailable"
+        clock.now += REFUSED_FOR / 1000 - 0.5
+        (behind,) = await publish(lane, [item("id3", "ana")], first)
+        assert getattr(behind, "code", "") == "unavailable"
+        accepted = publish(lane, [item("id3", "ben")], second)
+        store.asked.clear()
+        store.done([NEW])
+        await store.asked.wait()
+        store.done([NEW])
+        assert isinstance((await accepted)[0], Published)
+        await lane.close()
+
+
+async def test_a_refusal_names_the_failure_of_its_own_call_and_of_no_earlier_one(
+    tasks: Tasks,
+) -> None:
+    store = Stuck()
+    lane = lane_to(store, Load(), tasks)
+    clock: Any = Clock()
+    lane._loop = clock
+    texts: list[str] = []
+
+    async def refused(id: str, failure: Exception | None) -> None:
+        store.asked.clear()
+        answer = publish(lane, [item(id, "ana")])
+        await store.asked.wait()
+        if failure is not None:
+            store.done(failure)
+            await store.dialing.wait()
+        clock.advance(PATIENCE)
+        texts.append(getattr((await answer)[0], "message", ""))
+
+    async with asyncio.timeout(BOUND):
+        await refused("id1", OutOfMemoryError("full"))
+        store.dialed.set()
+        await lane._idle.wait()
+        await refused("id2", None)
+        store.done([NEW])
+        await lane.close()
+    full, away = texts
+    assert full.startswith("the store is full")
+    assert away == "the store cannot be reached"
+
+
+async def test_a_refusal_names_the_failure_of_the_last_attempt(tasks: Tasks) -> None:
+    class Full(Store):
+        async def publish(self, bases: Sequence[str], arguments: Sequence[Any]) -> list[bytes]:
+            self.asked.set()
+            raise OutOfMemoryError("full")
+
+    store = Full()
+    lane = lane_to(store, Load(), tasks)
+    clock: Any = Clock()
+    lane._loop = clock
+    async with asyncio.timeout(BOUND):
+        answer = publish(lane, [item("id1", "ana")])
+        await store.asked.wait()
+        clock.advance(PATIENCE)
+        assert getattr((await answer)[0], "message", "").startswith("the store is full")
+        await lane.close()
+
+
+async def test_rejected_publishes_are_logged_once_a_minute_and_until_one_is_accepted(
+    tasks: Tasks, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = Open()
+    lane = lane_to(store, Load(), tasks)
+    clock: Any = Clock()
+    lane._loop = clock
+    logged: list[list[str]] = []
+
+    def take_log() -> None:
+        logged.append([record.getMessage() for record in caplog.records])
+        caplog.clear()
+
+    async def publish_one(late: bool) -> None:
+        store.asked.clear()
+        answer = publish(lane, [item("id1", "ana")])
+        await store.asked.wait()
+        if late:
+            clock.advance(PATIENCE)
+        store.done([NEW])
+        assert isinstance((await answer)[0], ServiceError) is late
+
+    async with asyncio.timeout(BOUND):
+        await publish_one(late=False)
+        # The timer of a publish that was answered refuses nothing.
+        clock.advance(PATIENCE)
+        take_log()
+        for late in (True, False, False, True, False):
+            await publish_one(late)
+            take_log()
+        clock.now += LOG_EVERY
+        await publish_one(late=True)
+        take_log()
+        await lane.close()
+    away, again = (
+        "Redis cannot be reached, and publishes are rejected (no answer)",
+        "Redis accepts publishes again",
+    )
+    assert logged == [[], [away, again], [], [], [], [], [away, again]]
+
+
+async def test_a_repeat_of_a_call_that_may_have_been_performed_is_no_duplicate(
+    tasks: Tasks,
+) -> None:
+    store = Store()
+    lane = lane_to(store, Load(), tasks)
+    answer = publish(lane, [item("id1", "ana")])
+    async with asyncio.timeout(BOUND):
+        await store.asked.wait()
+        store.away, store.answer = False, b"d"
+        (published,) = await answer
+        assert isinstance(published, Published)
+        assert not published.duplicate
+        await lane.close()
+
+
+async def test_a_lane_that_closes_makes_no_further_attempt_of_a_call_that_fails(
+    tasks: Tasks,
+) -> None:
+    store = Store()
+    lane = lane_to(store, Load(), tasks)
+    answer = publish(lane, [item("id1", "ana")])
+    async with asyncio.timeout(BOUND):
+        await store.asked.wait()
+        closing = asyncio.ensure_future(lane.close())
+        await asyncio.sleep(0)
+        store.asked.clear()
+        store.away = False
+        await closing
+        assert getattr((await answer)[0], "code", "") == "unavailable"
+        assert not store.asked.is_set()
+        (late,) = await publish(lane, [item("id2", "ana")])
+        assert getattr(late, "message", "") == "the server is shutting down"
 
 
 async def test_each_publish_is_refused_at_its_own_deadline_in_a_call_and_behind_it(

@@ -17,7 +17,7 @@ import logging
 from collections import OrderedDict, deque
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain, takewhile
+from itertools import takewhile
 from struct import pack
 from typing import TYPE_CHECKING, Final, cast
 
@@ -42,7 +42,7 @@ from pubsub_server.errors import ServiceError
 from pubsub_server.tasks import Tasks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from collections.abc import Set as AbstractSet
     from typing import Any
 
@@ -88,6 +88,10 @@ class _Group(msgspec.Struct):
     done: Done
     origin: Origin | None
     answered: bool = False
+
+    def is_of(self, scopes: AbstractSet[str]) -> bool:
+        """Whether it contains a message of one of these publishers."""
+        return not scopes.isdisjoint(item.scope for item in self.items)
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,6 +284,8 @@ class Lane:
         self._waiting.append(_Group(items, size, deadline, done, origin))
         load.messages += len(items)
         load.bytes += size
+        if self._timer is None:
+            self._timer = self._loop.call_at(deadline, self._expire)
         if self._idle.is_set():
             self._idle.clear()
             # Send after this loop turn, with all its publishes.
@@ -301,8 +307,6 @@ class Lane:
             self._idle.set()
             return
         self._calling = groups
-        if self._timer is None:
-            self._timer = self._loop.call_at(groups[0].deadline, self._expire)
         try:
             bases, arguments = self._call_of(groups)
             writer, sent = self._link.open_writer(bases[0]), False
@@ -357,8 +361,6 @@ class Lane:
             if isinstance(failure, LINK_ERRORS):
                 base = self._layout.bases[groups[0].items[0].shard]
                 await self._link.publish_failed(base, failure)
-                # A stalled Redis has used up their time with that call.
-                self._refuse_late(groups, failure)
             await self._perform(groups)
         except Exception as error:
             _fail(groups, error)
@@ -368,12 +370,18 @@ class Lane:
 
     def _expire(self) -> None:
         """Refuse what has waited too long, and look again at the next deadline."""
-        reason = self._failure or RedisConnectionError("no answer")
-        self._calling = self._refuse_late(self._calling, reason)
+        now = self._loop.time()
+        late = takewhile(lambda each: each.deadline <= now, self._unanswered())
+        self._refuse(late, self._failure or RedisConnectionError("no answer"))
         self._timer = None
-        for oldest in chain(self._calling, self._waiting):
+        for oldest in self._unanswered():
             self._timer = self._loop.call_at(oldest.deadline, self._expire)
             break
+
+    def _unanswered(self) -> Iterator[_Group]:
+        """The publishes of the call in progress and the waiting ones, the oldest first."""
+        yield from (group for group in self._calling if not group.answered)
+        yield from self._waiting
 
     def _next_call(self) -> list[_Group]:
         groups: list[_Group] = []
@@ -419,8 +427,7 @@ class Lane:
         """
         if group.origin is None or not group.origin.closed:
             return False
-        detail = "the connection of its publisher is closed"
-        _answer(group, [refused(detail, item) for item in group.items])
+        _reject(group, "the connection of its publisher is closed")
         return True
 
     async def _perform(self, groups: Sequence[_Group]) -> None:
@@ -435,11 +442,10 @@ class Lane:
                         self._recovered()
                 return
             except LINK_ERRORS as error:
-                self._failure = error
-            groups = self._refuse_late(groups, self._failure, closing=self._closed)
-            if groups:
-                await backoff.wait()
-                groups = self._refuse_late(groups, self._failure, closing=self._closed)
+                self._failure = failure = error
+            await backoff.wait()
+            if self._closed:
+                self._refuse(groups, failure)
 
     def _remaining(self, groups: Sequence[_Group]) -> list[_Group]:
         """The publishes that are neither refused nor forsaken."""
@@ -465,46 +471,32 @@ class Lane:
                 arguments.append(item.argument(index))
         return list(bases), arguments
 
-    def _refuse_late(
-        self, groups: Sequence[_Group], reason: Exception, *, closing: bool = False
-    ) -> Sequence[_Group]:
-        """Reject publishes that have waited too long, and later ones of the same publishers.
+    def _refuse(self, late: Iterable[_Group], reason: Exception) -> None:
+        """Reject publishes, and later ones of the same publishers.
 
         A publisher whose connection is gone repeats all of them in order, so a later one must not
         be in the log before an earlier one; see `_refuse_next`.
 
         Args:
-            groups: The publishes of a call.
-            reason: Why it is not answered.
-            closing: Whether to reject all of them, and none that waits for another call.
-
-        Returns:
-            The remaining publishes of the call.
+            late: The publishes.
+            reason: Why they are not performed.
         """
-        groups = [group for group in groups if not group.answered]
-        now = self._loop.time()
-        # The oldest ones come first.
-        expired = takewhile(lambda each: each.deadline <= now, chain(groups, self._waiting))
-        late = {item.scope for group in (groups if closing else expired) for item in group.items}
-        if not late:
-            return groups
-        detail = self._explain(reason)
-        rest: list[_Group] = []
-        behind: deque[_Group] = deque()
-        for group in groups:
-            if _refuse(group, late, detail):
-                self._refuse_next(group.origin)
-            else:
-                rest.append(group)
-        for group in self._waiting:
-            if _refuse(group, late, detail):
-                self._refuse_next(group.origin)
+        scopes = {item.scope for group in late for item in group.items}
+        if not scopes:
+            return
+        rejected = [each for each in self._calling if not each.answered and each.is_of(scopes)]
+        waiting, self._waiting = self._waiting, deque()
+        for group in waiting:
+            if group.is_of(scopes):
                 self._load.messages -= len(group.items)
                 self._load.bytes -= group.size
+                rejected.append(group)
             else:
-                behind.append(group)
-        self._waiting = behind
-        return rest
+                self._waiting.append(group)
+        detail = self._explain(reason)
+        for group in rejected:
+            self._refuse_next(group.origin)
+            _reject(group, detail)
 
     def _explain(self, reason: Exception) -> str:
         if isinstance(reason, OutOfMemoryError):
@@ -536,12 +528,8 @@ def refused(why: str, item: Item) -> ServiceError:
     return ServiceError("unavailable", why, topic=item.topic, retry_after_ms=REFUSED_FOR)
 
 
-def _refuse(group: _Group, scopes: AbstractSet[str], why: str) -> bool:
-    """Reject a publish of one of these publishers; False for others."""
-    if scopes.isdisjoint(item.scope for item in group.items):
-        return False
+def _reject(group: _Group, why: str) -> None:
     _answer(group, [refused(why, item) for item in group.items])
-    return True
 
 
 def _result(item: Item, answer: bytes) -> Result:
