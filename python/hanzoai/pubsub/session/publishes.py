@@ -148,12 +148,15 @@ class Publishes:
             message = f"Messages that wait to be sent: {messages}, with {size} bytes in all."
             self._ports.settle(event.ref, Rejected("queue_full", message))
             return
-        if replaced is None:
-            self._enqueue(entry)
-        else:
-            self._replace(replaced, entry)
+        if replaced is not None:
+            # At the end of the queue, a key that changes faster than the queue moves would never be
+            # sent.
+            entry.number = replaced.number
+        self._enqueue(entry)
         if event.key is not None:
             self._keys.setdefault(event.key, []).append(entry)
+        if replaced is not None:
+            self._settle(replaced, _superseded(entry))
         self.flush()
 
     def expire(self, refs: Iterable[int]) -> None:
@@ -281,18 +284,6 @@ class Publishes:
             message = "A newer publish needed its place in the queue."
             self._settle(oldest, Rejected("dropped", message))
 
-    def _replace(self, old: PublishState, entry: PublishState) -> None:
-        """Put a publish in the place of the unsent one of its key.
-
-        At the end of the queue, a key that changes faster than the queue moves would never be sent.
-        """
-        entry.number = old.number
-        self._queue[old.number] = entry
-        count_in(self._queued, old.publish, -1)
-        count_in(self._queued, entry.publish, +1)
-        self._keys[entry.publish.key].remove(old)
-        self._ports.settle(old.publish.ref, _superseded(entry))
-
     def _newest(self, publish: Publish) -> PublishState | None:
         """The newest unsettled publish of the same key."""
         same = self._keys.get(publish.key)
@@ -377,12 +368,15 @@ class Publishes:
             self.settle_all()
 
     def _enqueue(self, entry: PublishState) -> None:
-        """Add a publish to the queue, in the order of the numbers."""
+        """Add a publish to the queue in the order of the numbers, or in the place of its number."""
         queue, number = self._queue, entry.number
         newest = next(reversed(queue.values()), entry).number
+        replaced = queue.get(number)
         queue[number] = entry
         count_in(self._queued, entry.publish, +1)
-        if number < newest:
+        if replaced is not None:
+            count_in(self._queued, replaced.publish, -1)
+        elif number < newest:
             # Its place is usually near the head, because it was sent before those that wait.
             earlier = [*takewhile(lambda each: each.number < number, queue.values())]
             for each in (entry, *reversed(earlier)):
@@ -397,7 +391,8 @@ class Publishes:
     def _drop(self, entry: PublishState) -> None:
         """Remove a publish from the queue, or from those in flight."""
         publish = entry.publish
-        if self._queue.pop(entry.number, None) is not None:
+        if self._queue.get(entry.number) is entry:
+            del self._queue[entry.number]
             count_in(self._queued, publish, -1)
         elif self._flight.pop(entry.ref, None) is not None:
             count_in(self._flying, publish, -1)
