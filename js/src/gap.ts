@@ -19,10 +19,11 @@ export interface Gap {
   /** Number of missing messages; undefined if it cannot be known. */
   readonly missed: number | undefined;
   /**
-   * `history_trimmed`: no longer retained. `log_reset`: the numbering starts again, because the
-   * server lost its history, or a mesh lost messages between two nodes. `node_changed`: the client
-   * moved to another node, which has its own history. `slow_consumer`: the queue of this
-   * subscription was full. `unproven`: the server cannot prove that none is missing.
+   * `history_trimmed`: no longer retained, or older than the newest 10,000 messages, which one
+   * replay contains. `log_reset`: the numbering starts again, because the server lost its history,
+   * or a mesh lost messages between two nodes. `node_changed`: the client moved to another node,
+   * which has its own history. `slow_consumer`: the queue of this subscription was full.
+   * `unproven`: the server cannot prove that none is missing.
    */
   readonly reason: GapReason;
 }

@@ -280,3 +280,33 @@ def test_the_number_of_topics_remembered_as_logged_is_bounded(
         warn(Gap("a.1000", 2, 2, 1, "log_reset"), logged)
         warn(Gap("a.0", 2, 2, 1, "log_reset"), logged)
     assert len(warnings_of(caplog)) == 1_002
+
+
+async def test_what_one_replay_cannot_contain_is_a_gap_and_in_the_history() -> None:
+    topics = "demo.orders.1", "demo.orders.2"
+    async with MemoryServer(history_max_messages=10_000) as server:
+        ps = server.client()
+        sub = await ps.subscribe("demo.orders.*", queue=ReceiveQueue(messages=50_000))
+        await flood(server, *topics, count=1)
+        positions = {one.topic: one.seq or 0 for one in await drain(sub)}
+        server.cut()
+        await flood(server, *topics, count=6_000)
+        await server.clock.advance_until(lambda: ps.state == "connected" and sub.stats.queued > 0)
+        copied: dict[str, list[int]] = {topic: [] for topic in topics}
+        gaps: list[Gap] = []
+        while sub.stats.queued:
+            event = await soon(anext(sub.events()))
+            if isinstance(event, Gap):
+                gaps.append(event)
+                found = [one async for one in ps.history(event.topic, after=positions[event.topic])]
+            else:
+                assert isinstance(event, Message)
+                found = [event]
+            for message in found:
+                assert message.seq is not None
+                if message.seq > positions[message.topic]:
+                    positions[message.topic] = message.seq
+                    copied[message.topic].append(message.data)
+    assert {gap.reason for gap in gaps} == {"history_trimmed"}
+    assert sum(gap.missed or 0 for gap in gaps) == 2_000
+    assert copied == {topic: [*range(6_000)] for topic in topics}

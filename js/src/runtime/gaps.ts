@@ -14,7 +14,8 @@ import type { Gap, GapReason, Logger } from '../values.js';
 const LOGGED = 1_000;
 
 const REASONS: Readonly<Record<GapReason, string>> = {
-  history_trimmed: 'the history of the server no longer reaches that far back',
+  history_trimmed:
+    'the history of the server no longer reaches that far back, or one replay cannot contain them',
   log_reset: 'the server lost its history, or messages of other nodes',
   node_changed: 'the client moved to a node that has its own history',
   slow_consumer: 'the program reads too slowly, and the queue of the subscription was full',

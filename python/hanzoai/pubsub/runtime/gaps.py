@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("hanzoai.pubsub")
 
 _REASONS: Final[Mapping[str, str]] = {
-    "history_trimmed": "the history of the server no longer reaches that far back",
+    "history_trimmed": "the history of the server no longer reaches that far back, or one replay "
+    "cannot contain them",
     "log_reset": "the server lost its history, or messages of other nodes",
     "node_changed": "the client moved to a node that has its own history",
     "slow_consumer": "the program reads too slowly, and the queue of the subscription was full",
