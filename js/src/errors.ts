@@ -34,7 +34,7 @@
  *
  * `code` is one of `spec/errors.yaml`, or one of a later server; remedy and `retryable` come from
  * there. Every class but `PubSubError` itself knows its usual code, so that
- * `new InvalidTopic('a..b has an empty segment')` says it all; `fromCode` builds the class that
+ * `new InvalidTopic('a..b has an empty segment')` needs no code. `fromCode` builds the class that
  * belongs to a code.
  */
 

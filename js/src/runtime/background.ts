@@ -1,4 +1,4 @@
-/** What a client needs a connection for: it loads beside the first one. */
+/** The operations of a client, which load beside its first connection. */
 
 import { Operations } from '../session/operations.js';
 import type { Client } from './client.js';

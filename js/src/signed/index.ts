@@ -1,5 +1,5 @@
 /**
- * Signed topics: messages whose author a reader proves, whichever servers carried them.
+ * Signed topics: readers verify the author of each message without trusting the servers.
  *
  *     await using topic = new SignedTopic({ client: ps, id: 'alerts', key });
  *     await topic.publish({ level: 3 });

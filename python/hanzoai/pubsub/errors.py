@@ -33,7 +33,7 @@
 
 `code` is one of `spec/errors.yaml`, or one of a later server; meaning, remedy and `retryable` come
 from there. Every class but `PubSubError` itself knows its usual code, so that
-`InvalidTopic("a..b has an empty segment")` says it all; `from_code` builds the class that belongs
+`InvalidTopic("a..b has an empty segment")` needs no code. `from_code` builds the class that belongs
 to a code. All of them can be pickled, `__cause__` aside.
 """
 

@@ -1,4 +1,4 @@
-"""The error of what the access rules do not allow."""
+"""The error for an operation that the access rules deny."""
 
 from __future__ import annotations
 

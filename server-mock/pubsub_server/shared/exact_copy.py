@@ -1,4 +1,4 @@
-"""Copies of JSON for keeping it."""
+"""Copies JSON that is kept, without the spare memory of its buffer."""
 
 from __future__ import annotations
 

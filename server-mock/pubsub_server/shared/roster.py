@@ -1,4 +1,4 @@
-"""What the hub asks of presence that several nodes share, and what it is asked in return."""
+"""The interface between the hub and the presence that several nodes share."""
 
 from __future__ import annotations
 

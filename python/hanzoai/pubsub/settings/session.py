@@ -1,4 +1,4 @@
-"""What a session is set to. Times in milliseconds, sizes in bytes."""
+"""Settings of a session. Times in milliseconds, sizes in bytes."""
 
 from __future__ import annotations
 

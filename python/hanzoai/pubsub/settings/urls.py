@@ -1,4 +1,4 @@
-"""Where a server is: the address of its socket and of its HTTP API, each derived from the other.
+"""Addresses of a server: the URLs of its socket and of its HTTP API, each derived from the other.
 
 HIP-56 has the socket at `wss://HOST:8057/ws` and HTTP at `https://HOST:8056`.
 """

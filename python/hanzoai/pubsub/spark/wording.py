@@ -1,4 +1,4 @@
-"""Says the same error in other words: of a row, or with the names of options in Spark."""
+"""Rewords errors for Spark: with the column of a row, or with the names of Spark's options."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Opens the mesh of a node: its name, its terms, TLS, and the first round among the others."""
+"""Opens the mesh of a node: its id, key and TLS, and its first connections."""
 
 from __future__ import annotations
 
