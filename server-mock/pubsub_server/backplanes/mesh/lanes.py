@@ -104,7 +104,7 @@ class Lane:
         size = 0
         for name, number in self._pending.items():
             size += 1 + len(name)
-            if size > MAX_LIST and self._sent:
+            if size > MAX_LIST:
                 break
             self._sent[name] = number
         for name in self._sent:
