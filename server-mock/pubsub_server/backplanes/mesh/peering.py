@@ -341,7 +341,7 @@ class Peering:
 
     def _prove(self, body: bytes) -> Iterable[Event]:
         hello = self.hello
-        if hello is None or self._proven or self._terms.key is None:
+        if hello is None or self._proven:
             raise MeshError("bad_order", "A proof arrived that this node did not request.")
         if not hmac.compare_digest(body, self._proof(hello, self._mine, dialer=not self._dialed)):
             raise MeshError("wrong_key", f"The peer has another shared key; {SAME_KEY}")
