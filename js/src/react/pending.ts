@@ -1,8 +1,9 @@
 /** Pending messages: sent, and shown immediately, until the server delivers them. */
 
+import type { PubSub } from '../client.js';
 import { InvalidPayload, type PubSubError, UsageError } from '../errors.js';
 import type { PublishOptions } from '../runtime/publications.js';
-import type { AnyPayload, Gap, JsonObject, Message, Outgoing, Published } from '../values.js';
+import type { AnyPayload, Gap, JsonObject, Message, Outgoing } from '../values.js';
 import { messageId } from '../wire/ids.js';
 
 /** Maximum pending messages of one store; above it, `send` throws. */
@@ -41,13 +42,6 @@ export interface PendingMessage<Data = AnyPayload> {
 /** Options of `send`. */
 export type SendOptions = Omit<PublishOptions, 'id' | 'signal'>;
 
-/** @internal Publishes a message. */
-export type Publish = (
-  topic: string,
-  message: Outgoing,
-  options: PublishOptions,
-) => Promise<Published>;
-
 interface Entry {
   shown: PendingMessage;
   /** Its position, once the server has accepted it. */
@@ -62,13 +56,13 @@ export class PendingMessages {
   private _reached = -1;
 
   /**
+   * @param _client Publishes the messages.
    * @param _topic The topic of the messages.
-   * @param _publish Publishes a message.
    * @param _changed Called when `list` changes.
    */
   constructor(
+    private readonly _client: Pick<PubSub, 'publish'>,
     private readonly _topic: string,
-    private readonly _publish: Publish,
     private readonly _changed: () => void,
   ) {}
 
@@ -152,7 +146,7 @@ export class PendingMessages {
     entry.leave = new AbortController();
     const { signal } = entry.leave;
     try {
-      const { seq } = await this._publish(this._topic, message, { ...options, signal });
+      const { seq } = await this._client.publish(this._topic, message, { ...options, signal });
       // Without a position, later messages do not show whether it has been delivered.
       if (seq === undefined || seq <= this._reached) {
         this._remove(entry.shown.id);

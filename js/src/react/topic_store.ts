@@ -151,7 +151,7 @@ export function createStore(
   let presence = false;
   let reads = false;
   let watches = false;
-  let failed: Part[] = [];
+  const failed: Part[] = [];
   /** Whether the server has answered the subscription that determines the status. */
   let joined = false;
   let keep = (): void => {};
@@ -187,10 +187,8 @@ export function createStore(
     });
   };
 
-  const pending = new PendingMessages(
-    String(topics),
-    (topic, message, options) => client.publish(topic, message, options),
-    () => show({ pending: pending.list() }),
+  const pending = new PendingMessages(client, String(topics), () =>
+    show({ pending: pending.list() }),
   );
 
   const take = (event: SubscriptionEvent): void => {
@@ -274,7 +272,7 @@ export function createStore(
       return state;
     },
     use(wish, changed) {
-      const leave = attach(listeners, () => changed());
+      const leave = attach(listeners, changed);
       keep();
       if (wish) {
         first ??= wish;
@@ -293,23 +291,25 @@ export function createStore(
       };
     },
     send: (message, options) => pending.send(message, options),
-    onMessage: (listener) => attach(handlers, (message) => listener(message)),
-    drawn: (listener) => attach(drawers, () => listener()),
+    onMessage: (listener) => attach(handlers, listener),
+    drawn: (listener) => attach(drawers, listener),
     get held() {
       return [...state.messages, ...arrived];
     },
     retry() {
-      const parts = failed;
-      failed = [];
-      for (const part of parts) void subscribe(part);
+      for (const part of failed.splice(0)) void subscribe(part);
     },
   };
 }
 
-/** Add a new function to a set; returns a function that removes it. */
-function attach<Listener>(listeners: Set<Listener>, listener: Listener): () => void {
-  listeners.add(listener);
-  return () => listeners.delete(listener);
+/** Call a function as often as it was added; returns a function that removes it once. */
+function attach<Given extends unknown[]>(
+  listeners: Set<(...given: Given) => void>,
+  listener: (...given: Given) => void,
+): () => void {
+  const own = (...given: Given): void => listener(...given);
+  listeners.add(own);
+  return () => listeners.delete(own);
 }
 
 /** The error of a client's last failure, if it is about the token. */

@@ -2,6 +2,8 @@
 
 import { ConnectionFailed } from '../errors.js';
 import { NOT_LOADED } from '../transports/transport.js';
+import type { Client } from './client.js';
+import type { Waiting } from './waiting.js';
 
 /** A part that is loaded once; after a failure, its next use tries again. */
 export function lazily<Part>(load: () => Promise<Part>): () => Promise<Part> {
@@ -25,3 +27,8 @@ export const PARTS: {
   /** Errors about arguments, and subscriptions with special arguments. */
   arguments: lazily(() => import('./arguments.js')),
 };
+
+/** Load the errors about arguments, for a call with these options. */
+export function texts(client: Client, options: Waiting): Promise<typeof import('./arguments.js')> {
+  return client.part(PARTS.arguments, client.timed(options));
+}

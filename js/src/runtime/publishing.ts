@@ -7,7 +7,7 @@ import type { JsonObject, Published } from '../values.js';
 import { isObject } from '../wire/guard.js';
 import { sizeOf } from '../wire/plain.js';
 import type { Driver } from './driver.js';
-import { PARTS } from './parts.js';
+import { texts } from './parts.js';
 import {
   checkPublishing,
   type Prepared,
@@ -19,10 +19,6 @@ import type { Waiting } from './waiting.js';
 
 /** A message of this type changes the sender's presence (HIP-56, Client SDK). */
 const PRESENCE_UPDATE = 'presence.update';
-
-/** Load the errors about arguments. */
-const texts = (driver: Driver, options: Waiting) =>
-  driver.part(PARTS.arguments, driver.timed(options));
 
 /** @internal Publish one message, with its values at the call; see `PubSub.publish`. */
 export async function publish(

@@ -8,7 +8,7 @@ import type { AnyPayload, JsonObject, Since } from '../values.js';
 import { type Guard, isCount, isObject, isSome, shape } from '../wire/guard.js';
 import type { Client } from './client.js';
 import type { GapHandler, MessageHandler, PresenceHandler, StateLoader } from './handlers.js';
-import { PARTS } from './parts.js';
+import { texts } from './parts.js';
 import type { Waiting } from './waiting.js';
 
 /**
@@ -98,6 +98,5 @@ export function patternsOf<Data>(
 
 /** @internal Describe arguments that are not valid. */
 export async function refuse(client: Client, topics: unknown, options: object): Promise<never> {
-  const { refuseSubscription } = await client.part(PARTS.arguments, client.timed({}));
-  return refuseSubscription(topics, options, NAMES);
+  return (await texts(client, {})).refuseSubscription(topics, options, NAMES);
 }
