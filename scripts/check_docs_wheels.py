@@ -102,7 +102,7 @@ def count() -> str:
             kinds["run"] += 1
         elif block.language == "json":
             kinds["parsed as JSON"] += 1
-        elif block.language == "py":
+        elif block.language in {"py", "typescript"}:
             kinds["signatures in the reference"] += 1
         else:
             kinds[f"{block.language}, not run here"] += 1
