@@ -171,6 +171,47 @@ test('the timeline of a topic shows what is live, replayed and missing, and open
   await page.locator('.json', { hasText: '"before"' }).waitFor();
 });
 
+test('the list of a phone follows the newest message through a lost connection', async (t) => {
+  const server = await startServer(t, ...FREE);
+  const bot = server.client({ token: server.token('--user', 'bot', '--service') });
+  const publish = (from: number, to: number): Promise<unknown> =>
+    bot.publishMany(
+      Array.from({ length: to - from }, (_, n) => ['demo.log', { data: { n: from + n } }]),
+    );
+  await publish(0, 30);
+  const page = await openConsole(t, server, { viewport: { width: 360, height: 740 } });
+  const go = (hash: string): Promise<void> =>
+    page.evaluate((hash) => {
+      location.hash = hash;
+    }, hash);
+  await go('#/server');
+  await publish(30, 50);
+  await go('#/topics/demo.log');
+  await page.locator('.row .data', { hasText: '{n: 49}' }).waitFor();
+  await server.fault({ fault: 'refuse', on: true });
+  await server.fault({ fault: 'drop', user: 'console' });
+  // The notice takes more than one row from the height of the list.
+  const waiting = { hasText: /Reconnecting.*attempt \d+ (in \d+ s|now)/ };
+  await page.locator('.status-line', waiting).waitFor();
+  for (let n = 50; n < 70; n += 1) await bot.publish('demo.log', { data: { n } }, { via: 'rest' });
+  await server.fault({ fault: 'refuse', on: false });
+  await page.getByRole('button', { name: 'Connection: Connected' }).waitFor();
+  await publish(70, 80);
+  await until(
+    page,
+    () => {
+      const list = document.querySelector('.list');
+      return (
+        list?.textContent?.includes('{n: 79}') &&
+        list.scrollHeight - list.scrollTop - list.clientHeight < 2
+      );
+    },
+    undefined,
+    20_000,
+  );
+  assert.equal(await page.getByRole('button', { name: /Latest|\d+ new/ }).isVisible(), false);
+});
+
 test('the button to the newest messages covers no message', async (t) => {
   const server = await startServer(t, ...FREE);
   const bot = server.client({ token: server.token('--user', 'bot', '--service') });

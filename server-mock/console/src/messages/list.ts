@@ -36,6 +36,8 @@ export class MessageList {
   private readonly _feed: Feed;
   private _layout = new RowLayout(0, 1);
   private _entries: readonly Entry[] = [];
+  /** The scroll position that was seen last. */
+  private _top = 0;
   private _anchor: { readonly key: number; readonly offset: number } | undefined;
   private _frame = 0;
   private _rowHeight = 34;
@@ -125,8 +127,10 @@ export class MessageList {
     setAttribute(this._space, 'role', entries.length ? 'feed' : undefined);
     setAttribute(this._space, 'aria-label', entries.length ? 'Messages' : undefined);
     const { element } = this;
-    if (this.following.peek()) element.scrollTop = element.scrollHeight;
-    else if (changed && this._anchor) this._restore(this._anchor);
+    if (this.following.peek()) {
+      element.scrollTop = element.scrollHeight;
+      this._top = element.scrollTop;
+    } else if (changed && this._anchor) this._restore(this._anchor);
     this._show();
   }
 
@@ -196,7 +200,10 @@ export class MessageList {
   private _scrolled(): void {
     const { scrollTop, scrollHeight, clientHeight } = this.element;
     const atEnd = scrollHeight - scrollTop - clientHeight < NEAR_END;
-    this.following.value = atEnd;
+    // A list that has become lower, because a notice needs space, is not at its end any more. Only
+    // scrolling up ends the following.
+    this.following.value = atEnd || (this.following.peek() && scrollTop >= this._top);
+    this._top = scrollTop;
     this._show();
     if (scrollTop < 40 && !atEnd) this._options.atTop();
   }
