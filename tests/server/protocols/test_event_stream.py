@@ -707,3 +707,22 @@ async def test_peers_are_closed_when_the_server_stops() -> None:
             await node.server.server.stop()
             assert await peer.ended() == b""
         assert isinstance(peer, EventPeer)
+
+
+async def test_an_event_that_stays_here_and_waits_for_its_rate_ends_with_its_connection(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    local = b"not a topic of HIP-56"
+    async with (
+        broker(publish_rate_service=0.001) as node,
+        events(node.url, b"status") as sender,
+    ):
+        await node.has(1)
+        for _ in range(2):
+            sender.event(local, b"x")
+        (session,) = node.sessions
+        await until(lambda: session._nap is not None)
+        session.abort()
+        await until(lambda: not session._working)
+        await until(lambda: not node.sessions)
+    assert [each.getMessage() for each in caplog.records if each.levelname == "ERROR"] == []

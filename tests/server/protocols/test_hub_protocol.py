@@ -17,7 +17,7 @@ from pubsub_server.listeners import byte_session
 from pubsub_server.listeners.hub_protocol.session import HubSession
 from pubsub_server.shared import turns
 from pubsub_server.testing import running_server
-from tests.server.protocols.peers import hub, names, until
+from tests.server.protocols.peers import BOUND, hub, names, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -284,3 +284,29 @@ async def test_a_client_that_leaves_in_the_middle_of_a_publish_leaves_nothing_be
         await until(lambda: server.stats.connections["hub"] == 0)
         (listener,) = server.server._byte_listeners
         assert (listener.connections.open, listener.connections.unread) == (set(), 0)
+
+
+LOCAL = b"not a topic of HIP-56"
+
+
+@pytest.mark.parametrize("topics", [(b"demo.a",), (b"demo.a", b"demo.b"), (LOCAL,)])
+async def test_a_publish_that_waits_for_its_rate_ends_with_its_connection(
+    topics: tuple[bytes, ...], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    napping: asyncio.Queue[HubSession] = asyncio.Queue()
+    nap = HubSession.nap
+
+    async def note(self: HubSession, seconds: float) -> None:
+        napping.put_nowait(self)
+        await nap(self, seconds)
+
+    monkeypatch.setattr(HubSession, "nap", note)
+    async with relay(publish_rate_service=1, publish_burst=1) as (server, url), hub(url) as sender:
+        assert await sender.publish(b"x", b"demo.a") == 0
+        sender.request(2, names(*topics) + b"\0\0\0\1x")
+        async with asyncio.timeout(BOUND):
+            session = await napping.get()
+        session.abort()
+        await until(lambda: server.stats.connections["hub"] == 0)
+        await until(lambda: not session._working)
+    assert [each.getMessage() for each in caplog.records if each.levelname == "ERROR"] == []
