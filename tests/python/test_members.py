@@ -37,8 +37,8 @@ def test_a_pattern_shows_and_drops_exactly_its_topics_in_the_order_of_their_use(
     assert shown(members, pattern) == [topic for topic in left if matches(pattern, topic)]
 
 
-@pytest.mark.parametrize("pattern", ["room.5.**", "room.5.*", "room.5.*.a", "x.**"])
-def test_only_topics_that_begin_as_a_pattern_are_compared(
+@pytest.mark.parametrize("pattern", ["room.5.**", "room.5.*", "room.5.*.a", "x.**", "*.5.a"])
+def test_only_topics_that_begin_and_end_as_a_pattern_are_compared(
     monkeypatch: pytest.MonkeyPatch, pattern: str
 ) -> None:
     members = members_of([f"room.{number}.a" for number in range(1_000)])

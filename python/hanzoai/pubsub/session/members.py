@@ -209,11 +209,16 @@ class PresenceMembers:
         for pattern in patterns:
             trie: TopicTrie[None] = TopicTrie()
             trie.insert(pattern, None)
-            # Most topics of a program already differ before the first wildcard.
-            beginning = pattern.split("*", 1)[0]
+            # Most topics of a program already differ before the first wildcard, or after the last.
+            beginning, _, rest = pattern.partition("*")
+            ending = rest.rpartition("*")[2]
             first = bisect_left(self._sorted, beginning)
             end = bisect_left(self._sorted, beginning + chr(maxunicode), first)
-            found.update(topic for topic in self._sorted[first:end] if trie.match(topic))
+            found.update(
+                topic
+                for topic in self._sorted[first:end]
+                if topic.endswith(ending) and trie.match(topic)
+            )
         return sorted(found, key=lambda topic: self._rooms[topic].opened)
 
 
