@@ -596,11 +596,15 @@ async def test_a_client_that_closes_before_it_has_entered_publishes_and_is_not_s
         monkeypatch.setattr(service, "enter", late)
         await sender.send(node.url, 10)
         await until(lambda: any(each.lost for each in node.sessions))
+        (lost,) = [each for each in node.sessions if each.lost]
         assert node.server.stats.published == 0
         proceed.set()
         for _ in range(10):
             assert await reader.next() == (b"demo.a", b"x" * 100)
         assert node.server.stats.subscriptions == 1
+        subscribers = [each for topic in lost._local._topics.values() for each in topic]
+        assert lost not in subscribers
+        assert len(subscribers) == 1
         await until(lambda: node.server.stats.connections["events"] == 1)
 
 

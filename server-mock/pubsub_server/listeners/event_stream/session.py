@@ -157,7 +157,7 @@ class EventSession(ByteSession[Event]):
         shared.service.note("publish", self.connection, text)
         data = encode_event(event.topic, event.payload)
         for session, named in self._local.subscribers(event.topic):
-            if session is self or session.closing:
+            if session is self:
                 continue
             if named or shared.policy.may_subscribe(session.identity, text):
                 shared.service.send(session.connection, data)
