@@ -270,6 +270,20 @@ async def test_what_a_publisher_sends_before_it_closes_reaches_the_broker() -> N
         assert await stream.ended() == b""
 
 
+async def test_a_publisher_above_its_rate_ends_with_its_broker() -> None:
+    acting = {"signed": {"user": "bus", "kind": "service"}}
+    async with (
+        node(listener_identities=acting, publish_rate_service=5) as server,
+        literal_broker() as broker,
+        both(server, broker, writes=True) as (one, stream),
+    ):
+        await one.send(HELLO * 100)
+        assert await stream.read(5 * len(HELLO)) == HELLO * 5
+        stream.close()
+        assert await end_of(one) == (1013, "unavailable")
+        await until(lambda: not server.server._signed.tasks)  # type: ignore[union-attr]
+
+
 async def test_a_message_that_the_broker_has_forged_reaches_no_socket() -> None:
     async with node() as server, literal_broker() as broker, both(server, broker) as (one, stream):
         stream.write(HEAD + HELLO + b"\1" + FORGED)

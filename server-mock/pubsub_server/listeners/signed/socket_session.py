@@ -161,9 +161,9 @@ class SocketSession:
 
     def _publish(self, parameters: Parameters) -> Coroutine[Any, Any, None] | None:
         """Publish the received frames, until it must wait."""
-        if self._relay is not None:
-            return self._relay_all(self._relay, parameters)
         while self._frames and not self.closing:
+            if self._relay is not None:
+                return self._relay_all(self._relay, parameters)
             some = [self._frames.popleft() for _ in range(min(len(self._frames), AT_ONCE))]
             drafts = [draft_of(self.asked.name, frame, parameters) for frame in some]
             work = publish(self, self._endpoint.service, drafts, self._answered)
@@ -175,7 +175,7 @@ class SocketSession:
         try:
             while work is not None:
                 await work
-                work = self._publish(parameters) if self._frames else None
+                work = self._publish(parameters)
         except UpstreamError as error:
             self.cut_off(str(error))
         except Exception:
