@@ -122,6 +122,7 @@ async def test_publishers_are_closed_when_the_store_stays_away(
         assert here.stats.broken["event_stream.unavailable"] == 1
         assert here.stats.broken["hub.unavailable"] == 1
         assert await end_of(signed) == (1013, "unavailable")
+        assert here.stats.broken["signed.unavailable"] == 1
         store.go_on()
 
 

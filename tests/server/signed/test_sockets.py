@@ -342,6 +342,7 @@ async def test_a_message_that_the_server_fails_on_ends_its_socket(
         monkeypatch.setattr(server.hub, "publish", fail)
         await one.send(HELLO * 10)
         assert (await end_of(one))[0] == 1011
+        assert server.stats.broken == {"signed.internal": 1}
     assert "a defect" in caplog.text
 
 

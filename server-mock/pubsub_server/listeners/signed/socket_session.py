@@ -215,6 +215,7 @@ class SocketSession:
             self._refuse("bad_signature", error.message)
         else:
             self._frames.clear()
+            self._endpoint.broke(error.code)
             self._endpoint.service.end(self.connection, error)
 
     def _refuse(self, reason: str, message: str) -> None:
