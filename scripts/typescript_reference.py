@@ -115,7 +115,9 @@ def _parts(doc: Doc) -> Iterator[str]:
     if doc.text:
         yield f"{doc.text}\n"
     if doc.params:
-        yield _table(("argument", "meaning"), ((f"`{name}`", text) for name, text in doc.params))
+        yield _table(
+            ("argument", "meaning"), ((f"`{name.lstrip('_')}`", text) for name, text in doc.params)
+        )
     if doc.returns:
         yield f"Returns: {doc.returns}\n"
     if doc.throws:
@@ -130,7 +132,10 @@ def _members(one: Declaration) -> Iterator[str]:
             yield _fenced(one.source)
         return
     if fields:
-        rows = ((f"`{each.name}`", f"`{each.text}`", _meaning(each.doc)) for each in fields)
+        rows = (
+            (f"`{each.name}{'?' * each.is_optional}`", f"`{each.text}`", _meaning(each.doc))
+            for each in fields
+        )
         yield _table(("member", "type", "meaning"), rows)
     for each in members:
         if each.is_method:
@@ -151,10 +156,13 @@ def _call(owner: str, head: str) -> str:
     """Return the signature of a method: a static one with its class, others with an object."""
     bare = re.sub(r"^(?:static |async |override |\*)*", "", head)
     if bare.startswith("constructor"):
-        return _tidy(f"new {owner}{bare.removeprefix('constructor')}")
+        arguments = re.sub(r"private readonly _", "", bare.removeprefix("constructor"))
+        bare = f"new {owner}{arguments}"
     prefix = f"{owner}." if "static " in head else ""
     waits = "await " if re.search(r"\)\s*: Promise<", bare) else ""
-    return _tidy(f"{waits}{prefix}{bare}".replace("= NONE", "= {}"))
+    call = f"{waits}{prefix}{bare}".replace("= NONE", "= {}")
+    # The description gives the value of a constant.
+    return _tidy(re.sub(r"(\w+)(: \w+) = [A-Z_]{3,}", r"\1?\2", call))
 
 
 def _tidy(signature: str) -> str:

@@ -34,8 +34,12 @@ _MEMBER: Final = re.compile(
 _TAG: Final = re.compile(r"^@(?P<tag>param|returns|throws) ", re.MULTILINE)
 _HIDDEN: Final = re.compile(r"(private |protected |static \{|#|_|(?:get|set|async|readonly) _)")
 _FIELD: Final = re.compile(
-    r"(?:declare |override |static )*(?:(?P<get>get )|readonly |(?=\w+\??: ))"
+    r"(?:declare |override |static )*(?:(?P<get>get )|readonly |(?=\w+(?:\??:| =) ))"
 )
+_PROPERTY: Final = re.compile(
+    r"^    /\*\* (?P<doc>[^\n]*) \*/\n    readonly (?P<name>\w+): (?P<kind>[^\n]+),$", re.MULTILINE
+)
+"""A parameter of a constructor that is a member."""
 _BASE: Final = re.compile(
     r"(?:(?P<how>Omit|Pick|Partial)<)?(?P<name>\w+)(?:<[^<>]*>)?"
     r"(?:(?:, (?P<names>'[^>]*))?>)?(?:, |$)"
@@ -80,12 +84,21 @@ class Declaration:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A member of a class or an interface: a field with its type, or a method."""
+    """A member of a class or an interface: a field with its type, or a method.
+
+    Attributes:
+        name: Its name.
+        text: The type of a field, or the signature of a method.
+        doc: Its comment.
+        is_method: It is a method.
+        is_optional: It is a field that may be absent.
+    """
 
     name: str
     text: str
     doc: Doc
     is_method: bool
+    is_optional: bool = False
 
 
 def entries() -> dict[str, str]:
@@ -218,6 +231,8 @@ def _inherited(one: Declaration) -> Iterator[Member]:
 def _own(one: Declaration) -> Iterator[Member]:
     names: set[str] = set()
     begin = one.source.find("{\n")
+    for match in _PROPERTY.finditer(one.source, max(begin, 0)) if one.kind == "class" else ():
+        yield Member(match["name"], match["kind"], parse_doc(match["doc"]), is_method=False)
     for match in _MEMBER.finditer(one.source, begin) if begin >= 0 else ():
         comment, head = match["doc"] or "", match["head"]
         is_index = head.startswith("[") and not head.startswith("[Symbol")
@@ -238,15 +253,17 @@ def _own(one: Declaration) -> Iterator[Member]:
                 continue
             name = called[0]
             kind = text if is_field is None else bare.partition("(): ")[2]
+        is_optional = is_field is not None and name.strip().endswith("?")
         name = name.strip().rstrip("?")
         if name in names or (name.startswith("[") and is_field is not None):
             continue
         names.add(name)
         kind = " ".join(kind.split())
         if is_field is not None:
-            kind = kind.replace(" | undefined", "")
-            kind = _WIRE.get(kind, kind)
-        yield Member(name, kind, parse_doc(comment), is_field is None)
+            if is_optional:
+                kind = kind.removesuffix(" | undefined")
+            kind = "number" if kind.isdecimal() else _WIRE.get(kind, kind)
+        yield Member(name, kind, parse_doc(comment), is_field is None, is_optional)
 
 
 def end_of(text: str, start: int, kind: str) -> int:

@@ -9,7 +9,6 @@ import type { JsonObject, Limits, PresenceMember } from './generated/wire.js';
 import type { Environment } from './runtime/client.js';
 import { Driver } from './runtime/driver.js';
 import { platform } from './runtime/environment.js';
-import type { Handler } from './runtime/handlers.js';
 import type { HistoryOptions, HttpApi } from './runtime/http_operations.js';
 import { NONE, type PublishManyOptions, type PublishOptions } from './runtime/publications.js';
 import { publish, publishMany, updatePresence } from './runtime/publishing.js';
@@ -167,7 +166,7 @@ export class PubSub<Topics extends object = AnyTopics> {
    */
   on<Name extends keyof ClientEvents>(
     name: Name,
-    listener: Handler<[event: ClientEvents[Name]]>,
+    listener: (event: ClientEvents[Name]) => unknown,
   ): () => void {
     if (DEVELOPMENT) {
       checkChoice('name', name, EVENTS);

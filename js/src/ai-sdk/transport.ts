@@ -35,7 +35,7 @@ export interface HanzoChatTransportOptions {
   readonly fetch?: typeof globalThis.fetch | undefined;
 }
 
-/** The interface of a transport of the AI SDK. */
+/** A request about a chat, as the AI SDK makes it. */
 export interface ChatRequest {
   readonly chatId: string;
   readonly abortSignal?: AbortSignal | undefined;
@@ -64,6 +64,7 @@ export class HanzoChatTransport {
   /** The newest resumptions of this turn of the event loop, by chat. */
   private readonly _resuming = new Map<string, AbortController>();
 
+  /** @param _options `client` and `topic`; the rest has defaults. */
   constructor(private readonly _options: HanzoChatTransportOptions) {}
 
   /**

@@ -7,20 +7,23 @@ import type { Gap, Message, PresenceChange } from '../values.js';
 export type Handler<Arguments extends unknown[]> = (...given: Arguments) => unknown;
 
 /** Called with each message. */
-export type MessageHandler<Data> = Handler<[message: Message<Data>]>;
+export type MessageHandler<Data> = (message: Message<Data>) => unknown;
 
 /** Called with all members of the topic, and the change. */
-export type PresenceHandler = Handler<[members: readonly PresenceMember[], change: PresenceChange]>;
+export type PresenceHandler = (
+  members: readonly PresenceMember[],
+  change: PresenceChange,
+) => unknown;
 
 /** Called with each gap; `raise`: the iteration throws `MessagesMissed` for each. */
-export type GapHandler = Handler<[gap: Gap]> | 'raise';
+export type GapHandler = ((gap: Gap) => unknown) | 'raise';
 
 /**
  * Loads the state that missing messages led to (REC-4).
  *
  * The positions were recorded before the call, so everything after them is delivered as messages.
  */
-export type StateLoader = Handler<[gap: Gap, positions: Readonly<Record<string, number>>]>;
+export type StateLoader = (gap: Gap, positions: Readonly<Record<string, number>>) => unknown;
 
 /** @internal The handlers of one subscription, as the program gave them. */
 export interface Handlers {

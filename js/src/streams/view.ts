@@ -46,7 +46,7 @@ export interface StreamControls {
   readonly steer: (data: unknown) => Promise<void>;
 }
 
-/** The interface of a page's reader. */
+/** The options of `readStream` without `signal`. */
 export type StreamOptions = Omit<ReadStreamOptions, 'signal'>;
 
 /** @internal The view without a topic. */

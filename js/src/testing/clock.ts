@@ -56,7 +56,7 @@ export class VirtualClock implements Clock {
   private _wall: number;
   private readonly _timers = new Set<Timer>();
 
-  /** @param start Initial wall time, in Unix milliseconds. */
+  /** @param start Initial wall time, in Unix milliseconds; default 1,740,307,200,000. */
   constructor(start: number = START_MS) {
     this._wall = start;
   }

@@ -22,7 +22,7 @@ const TTL = 900_000;
 
 const TTL_MAX = 366 * 86_400_000;
 
-const KINDS = ['user', 'service', 'admin', 'agent'] as const;
+const KINDS: readonly SignOptions['kind'][] = ['user', 'service', 'admin', 'agent'];
 
 const RESERVED: ReadonlySet<string> = new Set([
   ...['iss', 'aud', 'iat', 'nbf', 'exp', 'jti', 'sub', 'kind', 'name', 'picture', 'orgs'],
@@ -48,7 +48,7 @@ export interface SignOptions {
    * Purpose of the token; default `user`. A `service` may publish to every topic without a rule, an
    * `admin` may do everything.
    */
-  readonly kind?: (typeof KINDS)[number] | undefined;
+  readonly kind?: 'user' | 'service' | 'admin' | 'agent' | undefined;
   /**
    * Milliseconds until the token expires, above 0 and at most 366 days; default 900,000. Keep it
    * short: a token cannot be revoked.
