@@ -49,6 +49,8 @@ interface Queued {
 
 /** Entries of one subscription that the program has not taken yet. */
 export class Inbox extends Stream {
+  /** The patterns that the server granted in its last answer. */
+  granted: readonly string[] = [];
   denied: readonly Denial[] = [];
   /** Leaves out some messages; undefined: none. */
   filter: Filter | undefined;
@@ -121,6 +123,7 @@ export class Inbox extends Stream {
 
   /** The server has answered; without a granted topic the subscription ends. */
   join(topics: readonly string[], denied: readonly Denial[]): void {
+    this.granted = topics;
     this.denied = denied;
     if (!topics.length) this.finish(denialError(denied, this.topics));
     this._answer(true);

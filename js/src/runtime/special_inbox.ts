@@ -37,7 +37,7 @@ export function prepareInbox(
   checkPresence(undefined, own, maxPayload);
   void inbox.answered.then(() => {
     if (inbox.finished) return;
-    for (const topic of inbox.topics) {
+    for (const topic of inbox.granted) {
       if (isWildcard(topic)) continue;
       void setPresence(topic, own).then((outcome) => {
         if (outcome.kind !== 'rejected' || outcome.code === 'closed') return;

@@ -11,6 +11,7 @@ import {
   type PubSubError,
   QueueFull,
 } from '../../../js/src/index.js';
+import { MemoryServer } from '../../../js/src/testing/index.js';
 import { Server } from './server.js';
 import { turns, virtualClient } from './virtual.js';
 
@@ -110,4 +111,26 @@ test('waiting updates reject when the client ends', async () => {
   await turns();
   await ps.close({ timeout: 0 });
   await reported;
+});
+
+test('a subscription sets presence only on the topics that the server grants', async () => {
+  const rules = { maySubscribe: (_: unknown, topic: string) => topic !== 'demo.denied' };
+  await using memory = await new MemoryServer({ rules }).start();
+  const ps = memory.client({ token: memory.token('alice') });
+  const problems: Error[] = [];
+  ps.on('error', (error) => void problems.push(error));
+  const presence = { status: 'here' };
+  const subscribed = ps.subscribe(['demo.granted', 'demo.denied'], { presence });
+  await memory.clock.advance(1_000);
+  const { denied } = await subscribed;
+  assert.deepEqual(
+    denied.map(({ topic }) => topic),
+    ['demo.denied'],
+  );
+  const updates = memory.received.filter(({ type }) => type === 'presence.update');
+  assert.deepEqual(
+    updates.map(({ topic }) => topic),
+    ['demo.granted'],
+  );
+  assert.deepEqual(problems, []);
 });
