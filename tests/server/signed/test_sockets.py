@@ -322,6 +322,28 @@ async def test_a_publisher_that_closes_above_its_rate_is_waited_for() -> None:
         await until(lambda: server.stats.connections["signed"] == 1)
 
 
+@pytest.mark.parametrize("closes", [False, True])
+async def test_a_publisher_is_not_silent_while_the_server_reads_nothing_from_it(
+    closes: bool,
+) -> None:
+    async with (
+        node(
+            publish_rate_service=5,
+            server_ping_interval=50,
+            presence_timeout=500,
+        ) as server,
+        socket(server) as reader,
+    ):
+        await subscribed(server, 1)
+        async with publisher(server) as one:
+            if closes:
+                await send_and_close(one, HELLO * 15)
+            else:
+                await one.send(HELLO * 15)
+            for _ in range(15):
+                assert await next_of(reader) == HELLO
+
+
 async def test_a_publisher_that_closed_is_given_up_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket_session, "FINISH_SECONDS", 0.0)
     async with node(publish_rate_service=5) as server:

@@ -158,6 +158,11 @@ class SocketSession:
     async def nap(self, seconds: float) -> None:
         """See `paced_publishes.Publisher`."""
         await asyncio.sleep(seconds)
+        self._stay()
+
+    def _stay(self) -> None:
+        """Keep the connection open although its client is silent: the server reads nothing."""
+        self._endpoint.service.touch(self.connection)
 
     def _publish(self, parameters: Parameters) -> Coroutine[Any, Any, None] | None:
         """Publish the received frames, until it must wait."""
@@ -208,6 +213,7 @@ class SocketSession:
                 return
             service.note("publish", self.connection, self.asked.name)
             await relay.send(frame)
+            self._stay()
 
     def _reject(self, error: ServiceError) -> None:
         """The protocol has no answers: the end of a socket is the only way to report a loss."""
