@@ -138,10 +138,9 @@ export interface StateChange {
    */
   readonly code: string | number | undefined;
   /**
-   * What happened, for logs: a sentence in English, of this client, the server or a proxy; in
-   * production builds also a bare code of the server, such as `going_away`. Empty if nothing failed,
-   * as after `close()`, or when a client connects again after the machine slept. For users, choose
-   * words by `to` and `code`.
+   * What happened, for logs: a sentence in English, of this client, the server or a proxy, or only a
+   * code of the server, such as `going_away`. Empty if nothing failed, as after `close()`, or when a
+   * client connects again after the machine slept. For users, choose words by `to` and `code`.
    */
   readonly reason: string;
   /** Milliseconds until the next attempt, if one is planned. */
