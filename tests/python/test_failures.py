@@ -169,6 +169,21 @@ async def test_connections_that_are_lost_again_and_again_are_one_warning_for_eac
     assert warnings_of(caplog) == [*logged, logged[0]]
 
 
+async def test_a_fallback_after_a_stable_connection_is_a_warning_again(
+    pubsub_memory: MemoryServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    ps = pubsub_memory.client()
+    clock = pubsub_memory.clock
+    await ps.connect()
+    for _ in range(2):
+        while ps.transport == "websocket":
+            pubsub_memory.cut(None, "The cable is cut.")
+            await clock.advance_until(lambda: ps.state == "connected")
+        await clock.advance_until(lambda: ps.transport == "websocket", 60)
+    fallbacks = [text for text in warnings_of(caplog) if "server-sent events" in text]
+    assert len(fallbacks) == 2
+
+
 async def test_a_restart_that_the_server_announces_is_no_warning_if_the_client_reconnects(
     pubsub_memory: MemoryServer, caplog: pytest.LogCaptureFixture
 ) -> None:

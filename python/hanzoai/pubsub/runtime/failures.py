@@ -167,6 +167,8 @@ class Failures:
     def _log_outage(self, change: StateChange) -> None:
         if change.attempt <= 1:  # the last connection was stable, or there was none
             self._logged_reasons.clear()
+            if self._dialed == "websocket":
+                self._logged_fallback = False
         if self._logged_outage or change.attempt < self._patience:
             return
         # A failure of a callback is reported as an error.
