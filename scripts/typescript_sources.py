@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -225,7 +225,8 @@ def _inherited(one: Declaration) -> Iterator[Member]:
             if base["how"] in (None, "Partial") or (member.name in named) == (
                 base["how"] == "Pick"
             ):
-                yield member
+                is_optional = member.is_optional or base["how"] == "Partial"
+                yield replace(member, is_optional=is_optional)
 
 
 def _own(one: Declaration) -> Iterator[Member]:

@@ -10,6 +10,7 @@ def test_a_value_that_may_be_absent_is_marked() -> None:
     text = page("typescript-client")
     assert "| `sender?` | `Sender` |" in text
     assert "| `clientId` | `string \\| undefined` |" in text
+    assert "| `maxPayload?` | `number` |" in page("typescript-modules")
     assert "| `topic` | `string` | The topic, without wildcards. |" in text
 
 
