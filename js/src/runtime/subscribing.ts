@@ -38,7 +38,8 @@ export interface SubscribeOptions<Data = AnyPayload> extends Waiting {
   readonly history?: number | undefined;
   /**
    * Replay the messages after these positions, by topic: usually `sub.positions` of an earlier run.
-   * `since` or `history` then apply to the topics without a position.
+   * `since` then applies to the topics without a position, and `history` to all: it omits older
+   * messages without a gap.
    */
   readonly after?: Readonly<Record<string, number>> | undefined;
   /** Called with each message, in order, one at a time; a function, asynchronous or not. */

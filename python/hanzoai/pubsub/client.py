@@ -285,8 +285,8 @@ class PubSubClient:
                 server replays what it retains (``limits.history_max``); if this is less, the client
                 logs a warning.
             after: Replay the messages after these positions, by topic: usually ``sub.positions`` of
-                an earlier run. ``since`` or ``history`` then apply to the topics without a
-                position.
+                an earlier run. ``since`` then applies to the topics without a position, and
+                ``history`` to all: it omits older messages without a gap.
             on_message: Called with each message, in order, one at a time; a function or a
                 coroutine function.
             on_presence: Called with each presence change. Without ``on_message``, it runs
