@@ -294,6 +294,30 @@ async def test_a_publisher_above_its_rate_is_slowed_down_and_loses_nothing() -> 
             assert await next_of(one) == HELLO
 
 
+async def test_a_publisher_above_its_rate_is_not_read_after_its_slow_subscription_either(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with node(publish_rate_service=5) as server:
+        backplane = server.hub.core.backplane
+        replay = backplane.replay
+        found = asyncio.Event()
+
+        async def slow(*args: Any, **more: Any) -> Any:
+            await found.wait()
+            return replay(*args, **more)
+
+        monkeypatch.setattr(backplane, "replay", slow)
+        async with socket(server, TOPIC_HEX + WRITES, close_timeout=0.1) as one:
+            await one.send(HELLO * 1_000)
+            signed: Any = server.server._signed
+            (session,) = signed.sessions[TOPIC]
+            await until(lambda: session._working)
+            found.set()
+            await until(lambda: not session.connection.busy)
+            await one.send(HELLO)
+            await until(lambda: not session._sink._transport.is_reading())
+
+
 async def send_and_close(ws: ClientConnection, *messages: bytes) -> None:
     """Send messages and the close in one segment."""
     for message in messages:

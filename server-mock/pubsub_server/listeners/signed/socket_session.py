@@ -105,8 +105,10 @@ class SocketSession:
             work = self._publish(parameters)
             if work is not None:
                 self._working = True
-                self._sink.hold(True)
                 self._endpoint.spawn(self._finish(work, parameters))
+        if self._working:
+            # Again for each message: the hub lets it read when a slow subscription is answered.
+            self._sink.hold(True)
 
     def gone(self) -> None:
         """See `endpoints.Receiver`. What the client has sent before it closed is published."""
