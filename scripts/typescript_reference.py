@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 PAGES: Final[Mapping[str, Sequence[str]]] = {
     "typescript-client": (".",),
-    "typescript-modules": (
-        *("./react", "./requests", "./schema", "./streams", "./vue", "./svelte", "./models"),
-        *("./ai-sdk", "./tokens", "./webhooks", "./signed", "./soc", "./testing"),
-    ),
+    "typescript-modules": ("./react", "./requests", "./schema"),
+    "typescript-streams": ("./streams", "./vue", "./svelte", "./models", "./ai-sdk"),
+    "typescript-tools": ("./testing", "./tokens", "./webhooks"),
+    "typescript-signed": ("./signed", "./soc"),
 }
 """Entries of the package by page, in order."""
 WIDTH: Final = 88
