@@ -7,8 +7,8 @@
 export const INTERNAL_NAMES = `
 abandonFetch accepted acknowledged acks admit answered awaited based batches began beside burst
 byPattern callInterval cancelTimer checkOpen checkTimeout context crowded cursor cursors deliver deliveries
-dial disconnectedSince doubts drawn dropTopics due effects ended ending environment expire expiresIn
-fetchToken finished fired flush forgetUnproven full generation hangUp hasBatch hasRoom hasWebSocket healed
+dial disconnectedSince doubt doubted doubts drawn dropTopics due effects ended ending environment expire expiresIn
+fetchToken finished fired flush full generation hangUp hasBatch hasRoom hasWebSocket healed
 held hide holders httpDerived httpUrl inbox inboxes incremental joined later learn lifecycle linked
 listeners lost malformed marks matching newest notify occupied opened operate operations outcomes over
 ownPresence paced paceInterval part pause paused perform phase plain policies ports postpone postponed

@@ -213,10 +213,10 @@ def nobody_there(kafka: Kafka, tmp_path: Path) -> dict[str, Any]:
     [
         (untrusted, "audit_kafka_ca: the broker's certificate is not trusted"),
         (another_name, "audit_kafka: the broker's certificate is for another name"),
-        (wrong_password, "audit_kafka_user, audit_kafka_password: the broker refuses them"),
-        (wrong_plain_password, "audit_kafka_user, audit_kafka_password: the broker refuses them"),
-        (unknown_user, "audit_kafka_user, audit_kafka_password: the broker refuses them"),
-        (one_of_two_away, "audit_kafka_user, audit_kafka_password: the broker refuses them"),
+        (wrong_password, "audit_kafka_user, audit_kafka_password: the broker rejects them"),
+        (wrong_plain_password, "audit_kafka_user, audit_kafka_password: the broker rejects them"),
+        (unknown_user, "audit_kafka_user, audit_kafka_password: the broker rejects them"),
+        (one_of_two_away, "audit_kafka_user, audit_kafka_password: the broker rejects them"),
         (no_certificate, "audit_kafka_cert, audit_kafka_key: the broker refuses the certificate"),
         (
             certificate_of_another,

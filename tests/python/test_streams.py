@@ -767,7 +767,7 @@ async def test_a_takeover_of_a_stream_that_has_not_begun_begins_it(
     events = asyncio.ensure_future(collect(reader))
     taking = stream_writer(pubsub_memory.client(), TOPIC, id="r1", take_over=True, meta={"m": 1})
     writer = await within(pubsub_memory, taking.open())
-    await within(pubsub_memory, writer.pipe(["one ", "two"]))
+    await within(pubsub_memory, writer.pipe(model(pubsub_memory, "one two")))
     seen = await within(pubsub_memory, events)
     assert seen[0] == Started({"m": 1})
 

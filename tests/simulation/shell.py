@@ -124,6 +124,8 @@ class Shell:
         self.lines: list[str] | None = [] if log else None
         self.drops = 0
         self._answer = ""
+        # Whether the timer `grace` has fired.
+        self._expiring = False
         self._tokens = 0
         self._perform: dict[type[Effect], Callable[[Any], object]] = {
             effects.Fetch: self._fetch,
@@ -250,7 +252,9 @@ class Shell:
             idle = 0 if self.link is None else self.world.now - self.link.last_received
             if self.link is not None and self.link.transport == "sse" and not self.link.frozen:
                 idle = min(idle, 15_000)  # comments keep an event stream alive
+            self._expiring = name == "grace"
             self.feed(events.TimerFired(name, idle))
+            self._expiring = False
 
     def _cancel_timer(self, effect: effects.CancelTimer) -> None:
         assert effect.name in self.timers, f"{effect.name} does not run"
@@ -276,6 +280,10 @@ class Shell:
             expected = {id: one for id, one in before.items() if id != member.client_id}
             if change not in ("leave", "disconnect"):
                 expected[member.client_id] = member
+            if self._expiring:
+                # All members that leave together are missing from each list.
+                assert set(members) <= set(expected), f"{change} adds others"
+                members = expected
             assert set(members) == set(expected), f"{change} changes others"
         rooms[effect.topic] = members
 

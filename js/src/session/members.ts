@@ -21,8 +21,10 @@ const MAX_MEMBERS = 10_000;
 
 class Room {
   members = new Map<string, PresenceMember>();
-  /** Members from before a reconnect, by client id, that may return under another id. */
+  /** Members from before a reconnect, by client id, that may return, perhaps under another id. */
   awaited = new Map<string, PresenceMember>();
+  /** Whether a snapshot, if one arrives, names all of them that are still present. */
+  doubted = false;
   complete = false;
   proven = true;
 
@@ -36,8 +38,9 @@ class Room {
  * last one; the others connect and disconnect.
  *
  * Members from before a reconnect stay until the next snapshot. The client then reports only the
- * differences. If the server has forgotten this client, it may have forgotten others too: members
- * that are missing from the snapshot stay until they return or `expire` is called.
+ * differences. Without a snapshot, they stay until `expire` is called. If the server has forgotten
+ * this client, it may have forgotten others too: members that are missing from the snapshot stay
+ * until they return or `expire` is called.
  */
 export class PresenceMembers {
   private readonly _rooms = new Map<string, Room>();
@@ -60,6 +63,10 @@ export class PresenceMembers {
     const room = this._open(topic);
     room.proven = true;
     const fresh = new Map(members.slice(0, MAX_MEMBERS).map((one) => [one.client_id, one]));
+    if (room.doubted) {
+      room.doubted = false;
+      room.awaited.clear();
+    }
     if (!room.complete) {
       room.complete = true;
       room.members = fresh;
@@ -108,13 +115,15 @@ export class PresenceMembers {
   reconnected(known: boolean): boolean {
     const rooms = [...this._rooms.values()];
     for (const room of rooms) {
-      if (!known || room.awaited.size) room.awaited = new Map(room.members);
+      if (known && !room.awaited.size) continue;
+      room.doubted &&= known;
+      room.awaited = new Map(room.members);
     }
     return rooms.some((room) => room.awaited.size);
   }
 
   /**
-   * Drop the members that have not returned to a server that had forgotten them.
+   * Drop the members that have not returned after a reconnect.
    *
    * They leave together, because each change carries the list of the remaining members. A list for
    * each of 10,000 leaves would take half a gigabyte.
@@ -124,6 +133,7 @@ export class PresenceMembers {
       const gone = [...room.awaited.values()].reverse();
       for (const { client_id } of gone) room.members.delete(client_id);
       room.awaited.clear();
+      room.doubted = false;
       const members = inOrder(room);
       const users = new Set(members.map(({ user_id }) => user_id));
       const changes = gone.map((member) => {
@@ -137,26 +147,26 @@ export class PresenceMembers {
   }
 
   /**
-   * Drop members from before a reconnect that no snapshot will confirm.
+   * Await the members from before a reconnect that no snapshot will certainly confirm.
    *
    * A server sends a snapshot for each named topic. For a pattern, it sends snapshots only of
    * topics that have members.
    *
    * @param patterns Those of the subscription that was just answered.
    * @param watched The patterns of all subscriptions with presence.
+   * @returns Whether there are any.
    */
-  forgetUnproven(patterns: readonly string[], watched: Pick<ReadonlySet<string>, 'has'>): Change[] {
-    const out: Change[] = [];
+  doubt(patterns: readonly string[], watched: Pick<ReadonlySet<string>, 'has'>): boolean {
+    let found = false;
     for (const topic of topicsOf(patterns, this._rooms)) {
       const room = this._rooms.get(topic) as Room;
       if (room.proven || (room.complete && watched.has(topic)) || !room.members.size) continue;
       room.proven = true;
       if (room.awaited.size) continue;
-      room.members = new Map();
-      room.complete = false;
-      out.push(change(room, 'snapshot'));
+      room.awaited = new Map(room.members);
+      room.doubted = found = true;
     }
-    return out;
+    return found;
   }
 
   /** Forget the topics of some patterns that lead nowhere. */

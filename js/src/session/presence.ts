@@ -38,7 +38,7 @@ export class Presence {
    * @param known The server still knows this client.
    */
   reconnected(known: boolean): void {
-    if (this.members.reconnected(known)) this._context.timers.start('grace', presenceGrace);
+    if (this.members.reconnected(known)) this._awaitMembers();
   }
 
   /** The timer `grace` fired: members that have not returned have left. */
@@ -75,9 +75,9 @@ export class Presence {
     }
   }
 
-  /** The server answered a subscription on a new connection. */
+  /** The server answered a subscription: some members may have left unseen. */
   answered(state: SubscriptionState): void {
-    this._showAll(this.members.forgetUnproven(this._routed(state), this._routes.byPattern));
+    if (this.members.doubt(this._routed(state), this._routes.byPattern)) this._awaitMembers();
   }
 
   /** Whether any subscription that shares a pattern with it wants presence. */
@@ -86,6 +86,10 @@ export class Presence {
   }
 
   // ---------------------------------------------------------------- inside
+
+  private _awaitMembers(): void {
+    this._context.timers.start('grace', presenceGrace);
+  }
 
   /** The patterns whose changes are shown to a subscription. */
   private _routed(state: SubscriptionState): string[] {

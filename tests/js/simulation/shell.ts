@@ -126,6 +126,8 @@ export class Shell {
   readonly outcomes = new Map<number, Outcome[]>();
   readonly finished: Finished[] = [];
   private _answer = '';
+  /** Whether the timer `grace` has fired. */
+  private _expiring = false;
   readonly timers = new Map<TimerName, number>();
   private readonly _fetches = new Set<number>();
   private _tokens = 0;
@@ -234,6 +236,14 @@ export class Shell {
       const expected = new Set(before.keys());
       if (['leave', 'disconnect'].includes(change)) expected.delete(id);
       else expected.add(id);
+      if (this._expiring) {
+        // All members that leave together are missing from each list.
+        if ([...after.keys()].some((one) => !expected.has(one))) {
+          throw new Error(`${change} adds others`);
+        }
+        rooms.set(topic, new Map([...before].filter(([one]) => expected.has(one))));
+        return;
+      }
       if ([...after.keys()].sort().join() !== [...expected].sort().join()) {
         throw new Error(`${change} changes others`);
       }
@@ -312,7 +322,9 @@ export class Shell {
       let idle = link ? this.world.now - link.lastReceived : 0;
       // Keepalive comments arrive on an event stream.
       if (link?.transport === 'sse' && !link.frozen) idle = Math.min(idle, 15_000);
+      this._expiring = name === 'grace';
       this.feed({ kind: 'timerFired', name, idle });
+      this._expiring = false;
     });
     this.timers.set(name, number);
   }

@@ -12,6 +12,20 @@ const replaced = (file: string, from: string, to = ''): Fault => ({ file, from, 
 
 /** The faults by description. */
 export const FAULTS: Readonly<Record<string, Fault>> = {
+  // ---------------------------------------------------------------- members
+  'members that a snapshot does not name stay': replaced(
+    'members.ts',
+    'if (room.doubted) {',
+    'if (false) {',
+  ),
+  'a snapshot settles members that the server has forgotten': replaced(
+    'members.ts',
+    'room.doubted &&= known;',
+  ),
+  'members that no snapshot confirms stay': replaced(
+    'presence.ts',
+    'if (this.members.doubt(this._routed(state), this._routes.byPattern)) this._awaitMembers();',
+  ),
   // ---------------------------------------------------------------- attempts
   'the wait that the server asks for is ignored': replaced(
     'attempts.ts',

@@ -35,13 +35,15 @@ _REQUIRED: Final = frozenset({"user_id", "name", "joined_at", "last_seen"})
 
 
 class _Room:
-    __slots__ = ("awaited", "complete", "members", "opened", "proven", "topic")
+    __slots__ = ("awaited", "complete", "doubted", "members", "opened", "proven", "topic")
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
         self.members: dict[str, PresenceMember] = {}
-        # Members from before a reconnect, by client id, that may return with another id.
+        # Members from before a reconnect, by client id, that may return, perhaps with another id.
         self.awaited: dict[str, PresenceMember] = {}
+        # Whether a snapshot, if one arrives, names all of them that are still present.
+        self.doubted = False
         self.complete = False
         self.proven = True
         # Grows with each opening of a room: the order of the rooms.
@@ -55,8 +57,9 @@ class PresenceMembers:
     last one; the others connect and disconnect.
 
     The members known before a reconnect stay until the snapshot that follows it; then only the
-    differences are reported. If the server has lost this client, it may also have lost the others:
-    members that it does not name stay until they return or `expire` is called.
+    differences are reported. Without a snapshot, they stay until `expire` is called. If the server
+    has lost this client, it may also have lost the others: members that it does not name stay until
+    they return or `expire` is called.
     """
 
     def __init__(self) -> None:
@@ -81,6 +84,9 @@ class PresenceMembers:
         room = self._open(topic)
         room.proven = True
         new = {member.client_id: member for member in members[:MAX_MEMBERS]}
+        if room.doubted:
+            room.doubted = False
+            room.awaited = {}
         if not room.complete:
             room.complete = True
             room.members = new
@@ -128,18 +134,19 @@ class PresenceMembers:
         """The connection is restored, and the server knows this client; whether members return."""
         for room in self._rooms.values():
             if not known or room.awaited:
+                room.doubted = known and room.doubted
                 room.awaited = dict(room.members)
         return any(room.awaited for room in self._rooms.values())
 
     def expire(self) -> list[PresenceChange]:
-        """Drop the members that have not returned to a server that had lost them.
+        """Drop the members that have not returned after a reconnect.
 
         All of them leave in one step, because each change has a list of the remaining members: a
         list for each would take half a gigabyte if 10,000 leave.
         """
         out: list[PresenceChange] = []
         for room in self._rooms.values():
-            gone, room.awaited = room.awaited, {}
+            gone, room.awaited, room.doubted = room.awaited, {}, False
             for client_id in gone:
                 del room.members[client_id]
             members = _in_order(room)
@@ -153,10 +160,8 @@ class PresenceMembers:
             out += reversed(changes)
         return out
 
-    def forget_unproven(
-        self, patterns: Sequence[str], watched: Container[str]
-    ) -> list[PresenceChange]:
-        """Drop the members from before a reconnect that no snapshot will certainly confirm.
+    def doubt(self, patterns: Sequence[str], watched: Container[str]) -> bool:
+        """Await the members from before a reconnect that no snapshot will certainly confirm.
 
         A server sends a snapshot of each named topic, and of the topics of a pattern that have
         members.
@@ -164,18 +169,20 @@ class PresenceMembers:
         Args:
             patterns: Those of the subscription that has just been answered.
             watched: The patterns of all subscriptions with presence.
+
+        Returns:
+            Whether there are any.
         """
-        out: list[PresenceChange] = []
+        found = False
         for topic in self._matching(patterns):
             room = self._rooms[topic]
             if room.proven or (room.complete and topic in watched) or not room.members:
                 continue
             room.proven = True
             if not room.awaited:
-                room.members = {}
-                room.complete = False
-                out.append(PresenceChange(topic, (), "snapshot"))
-        return out
+                room.awaited = room.members.copy()
+                room.doubted = found = True
+        return found
 
     def drop(self, patterns: Sequence[str], routes: Routes) -> None:
         """Drop the topics of some patterns that lead nowhere."""

@@ -77,8 +77,9 @@ class Presence:
             self._ports.presence_changed(state.sub, change)
 
     def answered(self, state: SubscriptionState) -> None:
-        """The server answered a subscription: drop members that no snapshot will confirm."""
-        self._show_all(self.members.forget_unproven(self._routed(state), self._routes.by_pattern))
+        """The server answered a subscription: some members may have left unnoticed."""
+        if self.members.doubt(self._routed(state), self._routes.by_pattern):
+            self._timers.start("grace", LIMITS.presence_grace)
 
     def watches(self, state: SubscriptionState) -> bool:
         """Whether presence is wanted by any subscription that shares a pattern with this one."""
