@@ -117,7 +117,7 @@ test('if the policy of the page forbids both addresses, the errors name it', asy
   const site = await serveSite(t, { entry: 'pages/reader.ts', policy });
   const options = { ...addresses(server), token: server.token('--user', 'alice') };
   const page = await openPage(t, site, { mayFail: true, given: { options, topic: TOPIC } });
-  await until(page, () => reader.states.some(([state]) => state === 'reconnecting'));
+  await until(page, () => reader.states.some(([, reason]) => reason.includes('connect-src')));
   const remedies = await page.evaluate(() =>
     Promise.all(
       [
