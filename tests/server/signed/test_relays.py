@@ -270,6 +270,22 @@ async def test_what_a_publisher_sends_before_it_closes_reaches_the_broker() -> N
         assert await stream.ended() == b""
 
 
+async def test_what_a_publisher_sends_before_it_closes_reaches_a_slower_broker() -> None:
+    acting = {"signed": {"user": "bus", "kind": "service"}}
+    async with (
+        node(signed_listen="0", listener_identities=acting, publish_rate_service=20) as broker,
+        node() as edge,
+        socket(broker) as reader,
+    ):
+        await until(lambda: broker.stats.subscriptions == 1)
+        port = broker.server.others["signed_stream"].rpartition(":")[2]
+        writer = await socket(edge, f"{TOPIC_HEX}{WRITES}&peer=/ip4/127.0.0.1/tcp/{port}")
+        await send_and_close(writer, *[HELLO] * 60)
+        for _ in range(60):
+            assert await next_of(reader) == HELLO
+        await until(lambda: broker.stats.connections["signed_stream"] == 0)
+
+
 async def test_a_publisher_above_its_rate_ends_with_its_broker() -> None:
     acting = {"signed": {"user": "bus", "kind": "service"}}
     async with (

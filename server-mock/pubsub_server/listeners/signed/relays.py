@@ -202,7 +202,8 @@ class Relays:
     def _close(self, relay: Relay) -> None:
         upstream, relay.upstream = relay.upstream, None
         reading, relay.reading = relay.reading, None
-        if upstream is not None:
-            self._tasks.spawn(upstream.close())
         if reading is not None:
             reading.cancel()
+        if upstream is not None:
+            # It may read, too, so after the cancelled task.
+            self._tasks.spawn(upstream.close())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import ssl
 from typing import TYPE_CHECKING, Final, Protocol
 from urllib.parse import urlencode, urlsplit, urlunsplit
@@ -13,6 +12,7 @@ from websockets.exceptions import InvalidHandshake, WebSocketException
 
 from hanzoai.pubsub import soc
 from hanzoai.pubsub.links.unparsed import FrameError
+from pubsub_server.listeners.byte_session import FINISH_SECONDS
 from pubsub_server.listeners.signed.modes import GSOC
 from pubsub_server.listeners.signed.stream_codec import (
     Opening,
@@ -73,11 +73,13 @@ class StreamUpstream:
         self._writer = writer
         self._decoder = SubscriberDecoder()
         self._waiting: list[Received] = []
+        self._published = False
 
     async def answered(self) -> None:
         """Wait for the broker's headers."""
         while not self._decoder.answered:
             self._waiting += await self._read()
+        self._published = False
 
     async def messages(self) -> AsyncIterator[Received]:
         """See `Upstream`."""
@@ -104,6 +106,7 @@ class StreamUpstream:
 
     async def send(self, frame: bytes) -> None:
         """See `Upstream`."""
+        self._published = True
         try:
             async with asyncio.timeout(WRITE_SECONDS):
                 self._writer.write(frame)
@@ -112,12 +115,22 @@ class StreamUpstream:
             raise UpstreamError(f"the broker accepts no data: {error}") from None
 
     async def close(self) -> None:
-        """See `Upstream`."""
-        self._writer.close()
-        with contextlib.suppress(OSError, TimeoutError):
+        """See `Upstream`. A broker that is slow has time to read what was published."""
+        writer = self._writer
+        try:
+            if self._published and writer.can_write_eof():
+                async with asyncio.timeout(FINISH_SECONDS):
+                    writer.write_eof()
+                    # If it sent to a closed connection, it would lose what it has not read yet.
+                    while await self._reader.read(READ_BYTES):
+                        pass
+            writer.close()
             async with asyncio.timeout(1.0):
-                await self._writer.wait_closed()
-        self._writer.transport.abort()
+                await writer.wait_closed()
+        except (OSError, TimeoutError):
+            pass
+        finally:
+            writer.transport.abort()
 
 
 async def open_stream(asked: Asked, peer: BrokerAddress) -> Upstream:
