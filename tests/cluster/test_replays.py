@@ -12,6 +12,7 @@ from pubsub_server.backplanes.redis import backplane as redis_backplane
 from tests.cluster.fleet import BOUND, SHARDS, nodes, peer, stream
 from tests.cluster.test_failed_replays import publish as publish_to
 from tests.cluster.test_failed_replays import replayed, resumed
+from tests.cluster.test_fresh_topics import later
 from tests.cluster.waiting import until
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 TOPIC = "demo.x"
 FIRST = "demo.first"
+ANSWER_MS = 300
+"""Longer than an answer of Redis takes."""
 
 
 class SlowRead:
@@ -646,12 +649,17 @@ async def test_a_stream_that_resumes_while_a_message_is_in_transit_gets_it_once(
         with receiving_nothing(node) as gone:
             late = await publish(publisher, 2)
             await until(lambda: len(gone), 1)
+        # The time of an id is earlier than the request by as much as Redis takes to answer, and
+        # messages since then come twice.
+        backplane: Any = cast("RedisBackplane", node.hub.core.backplane)
+        link = backplane._link
+        until_then = await link.time("hp") + ANSWER_MS
+        await until(lambda: later(link, until_then))
         # The id of an event has a position of one topic; the others resume by time.
         async with resumed(node, mark, FIRST, TOPIC) as stream:
             first = await stream.event("subscribed")
         async with resumed(node, first.id, FIRST, TOPIC) as stream:
             second = await stream.event("subscribed")
-            backplane: Any = cast("RedisBackplane", node.hub.core.backplane)
             backplane._deliveries.catch_up(gone)
             assert await received(there, late) == [late]
             await publish(publisher, 3)
