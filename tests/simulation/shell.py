@@ -124,8 +124,8 @@ class Shell:
         self.lines: list[str] | None = [] if log else None
         self.drops = 0
         self._answer = ""
-        # Whether the timer `grace` has fired.
-        self._expiring = False
+        # While the timer `grace` fires: the rooms that the subscriptions knew before.
+        self._expiring: set[tuple[int, str]] | None = None
         self._tokens = 0
         self._perform: dict[type[Effect], Callable[[Any], object]] = {
             effects.Fetch: self._fetch,
@@ -252,9 +252,10 @@ class Shell:
             idle = 0 if self.link is None else self.world.now - self.link.last_received
             if self.link is not None and self.link.transport == "sse" and not self.link.frozen:
                 idle = min(idle, 15_000)  # comments keep an event stream alive
-            self._expiring = name == "grace"
+            if name == "grace":
+                self._expiring = {(sub, topic) for sub, of in self.presence.items() for topic in of}
             self.feed(events.TimerFired(name, idle))
-            self._expiring = False
+            self._expiring = None
 
     def _cancel_timer(self, effect: effects.CancelTimer) -> None:
         assert effect.name in self.timers, f"{effect.name} does not run"
@@ -271,6 +272,8 @@ class Shell:
         """Check that changes match the previous members, and the new members match the changes."""
         rooms = self.presence.setdefault(effect.sub, {})
         before = rooms.get(effect.topic)
+        if self._expiring is not None and (effect.sub, effect.topic) not in self._expiring:
+            before = None
         members = {member.client_id: member for member in effect.members}
         member, change = effect.member, effect.change
         # A later or temporarily denied subscription does not receive what the others know.
@@ -280,7 +283,7 @@ class Shell:
             expected = {id: one for id, one in before.items() if id != member.client_id}
             if change not in ("leave", "disconnect"):
                 expected[member.client_id] = member
-            if self._expiring:
+            if self._expiring is not None:
                 # All members that leave together are missing from each list.
                 assert set(members) <= set(expected), f"{change} adds others"
                 members = expected

@@ -126,8 +126,8 @@ export class Shell {
   readonly outcomes = new Map<number, Outcome[]>();
   readonly finished: Finished[] = [];
   private _answer = '';
-  /** Whether the timer `grace` has fired. */
-  private _expiring = false;
+  /** While the timer `grace` fires: the rooms that the subscriptions knew before. */
+  private _expiring: ReadonlySet<string> | undefined;
   readonly timers = new Map<TimerName, number>();
   private readonly _fetches = new Set<number>();
   private _tokens = 0;
@@ -226,7 +226,8 @@ export class Shell {
   private _present({ sub, topic, member, change, members }: PresenceChanged): void {
     const rooms = this.presence.get(sub) ?? new Map<string, ReadonlyMap<string, PresenceMember>>();
     this.presence.set(sub, rooms);
-    const before = rooms.get(topic);
+    const isNew = this._expiring?.has(`${sub} ${topic}`) === false;
+    const before = isNew ? undefined : rooms.get(topic);
     const after = new Map(members.map((one) => [one.client_id, one]));
     // A subscription that starts later, or was denied for a while, misses earlier changes.
     if (member && before && !this._profile.deniesNow) {
@@ -322,9 +323,14 @@ export class Shell {
       let idle = link ? this.world.now - link.lastReceived : 0;
       // Keepalive comments arrive on an event stream.
       if (link?.transport === 'sse' && !link.frozen) idle = Math.min(idle, 15_000);
-      this._expiring = name === 'grace';
+      if (name === 'grace') {
+        const known = [...this.presence].flatMap(([sub, rooms]) =>
+          [...rooms.keys()].map((topic) => `${sub} ${topic}`),
+        );
+        this._expiring = new Set(known);
+      }
       this.feed({ kind: 'timerFired', name, idle });
-      this._expiring = false;
+      this._expiring = undefined;
     });
     this.timers.set(name, number);
   }
