@@ -65,6 +65,31 @@ def test_an_interrupt_at_the_beginning_of_a_call_leaves_nothing_behind(portal: P
     assert not calls
 
 
+def test_a_loop_that_is_ending_does_not_count_as_blocked(portal: Portal) -> None:
+    ending, released = threading.Event(), threading.Event()
+
+    async def end_slowly() -> None:
+        try:
+            await asyncio.sleep(BOUND)
+        finally:
+            ending.set()
+            released.wait(BOUND)
+
+    tasks: list[asyncio.Task[None]] = []
+
+    async def begin() -> None:
+        tasks.append(asyncio.create_task(end_slowly()))
+        await asyncio.sleep(0)
+
+    portal.call(begin)
+    portal.stop_after(lambda: asyncio.sleep(0))
+    try:
+        assert ending.wait(BOUND)
+        assert not portal.is_blocked()
+    finally:
+        released.set()
+
+
 def test_an_exception_before_there_is_a_coroutine_comes_back(portal: Portal) -> None:
     def refuse() -> Coroutine[Any, Any, None]:
         raise ZeroDivisionError

@@ -136,7 +136,8 @@ class Portal:
         turn = threading.Lock()
         turn.acquire()
         self.post(turn.release)
-        return not turn.acquire(timeout=_JOIN)
+        # One that has been stopped may never reach it.
+        return not self._stopped and not turn.acquire(timeout=_JOIN)
 
     def stop(self) -> None:
         """End the loop and its thread. Idempotent."""
