@@ -407,6 +407,60 @@ def test_the_end_of_a_process_does_not_repeat_the_wait_of_an_interrupted_close(
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
+def test_ctrl_c_at_the_end_of_a_process_ends_the_wait_for_an_open_client(
+    pubsub_server: ThreadedServer,
+) -> None:
+    process = run(
+        """
+        import asyncio, os, signal, threading
+        from hanzoai.pubsub import PubSub
+        begun = threading.Event()
+        def changed(change):
+            if change.to == "closed":  # the close now waits for the handler
+                os.kill(os.getpid(), signal.SIGINT)
+        async def handle(message):
+            begun.set()
+            await asyncio.sleep(600)
+        ps = PubSub(rest_url=os.environ["REST"], on_state=changed, close_timeout=600)
+        ps.subscribe("demo.1", on_message=handle).wait()
+        ps.publish("demo.1", {"data": 1})
+        begun.wait()
+        """,
+        pubsub_server,
+    )
+    out, err = process.communicate(timeout=BOUND)
+    assert (out, err, process.returncode) == ("", "", 0)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
+def test_ctrl_c_at_the_end_of_a_process_ends_the_wait_for_handlers(
+    pubsub_server: ThreadedServer,
+) -> None:
+    process = run(
+        """
+        import os, signal, threading
+        from hanzoai.pubsub import PubSub
+        begun = threading.Event()
+        def interrupt(timeout):
+            os.kill(os.getpid(), signal.SIGINT)
+            threading.Event().wait()
+        def handle(message):
+            threading.current_thread().join = interrupt
+            begun.set()
+            threading.Event().wait()
+        ps = PubSub(rest_url=os.environ["REST"])
+        ps.subscribe("demo.1", on_message=handle).wait()
+        ps.publish("demo.1", {"data": 1})
+        begun.wait()
+        ps.close(0)
+        """,
+        pubsub_server,
+    )
+    out, err = process.communicate(timeout=BOUND)
+    assert (out, err, process.returncode) == ("", "", 0)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 def test_a_handler_that_blocks_does_not_keep_a_process_that_ctrl_c_ends(
     pubsub_server: ThreadedServer,
 ) -> None:

@@ -37,6 +37,20 @@ async def test_all_tasks_are_awaited_and_slow_ones_are_cancelled() -> None:
     assert clock.pending == 0
 
 
+def test_ctrl_c_in_a_task_ends_the_loop_and_is_not_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    async def main() -> None:
+        await Tasks(VirtualClock()).spawn(interrupted(), "work")
+
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(main())
+    assert not caplog.records
+
+
 async def test_a_task_that_sees_the_others_out_is_not_waited_for() -> None:
     clock = VirtualClock()
     tasks = Tasks(clock)

@@ -563,11 +563,12 @@ def in_thread(client: PubSub, function: Callable[..., Any] | None) -> Any:
 
 
 def _close_all() -> None:
-    for client in list(_clients):
-        if client._made is not None:  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
-            with contextlib.suppress(Exception):
-                # An interrupted close has waited.
-                client.close(0 if client._ended else None)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+    with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C ends the wait
+        for client in list(_clients):
+            if client._made is not None:  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+                with contextlib.suppress(Exception):
+                    # An interrupted close has waited.
+                    client.close(0 if client._ended else None)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
 
 
 def _renew_locks() -> None:

@@ -124,8 +124,9 @@ def _serve(work: SimpleQueue[Callable[[], None] | None], idle: threading.Semapho
 def _wait_for_handlers() -> None:
     # All clients are closed by now, so each thread ends after its handler.
     ends = time.monotonic() + _EXIT_TIMEOUT
-    for thread in list(_busy):
-        thread.join(max(0.0, ends - time.monotonic()))
+    with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C ends the wait
+        for thread in list(_busy):
+            thread.join(max(0.0, ends - time.monotonic()))
 
 
 atexit.register(_wait_for_handlers)

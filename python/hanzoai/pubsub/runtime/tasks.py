@@ -67,5 +67,6 @@ class Tasks:
         _inside.set(None)  # otherwise, the task and its context refer to each other
         self._tasks.discard(task)
         self._waiters.notify()
-        if not task.cancelled() and (error := task.exception()) is not None:
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, Exception):  # Ctrl-C, which hits any task, has already ended the loop
             logger.error("%s failed", task.get_name(), exc_info=error)
