@@ -29,6 +29,7 @@ from pubsub_server.auth.identity import Identity
 from pubsub_server.backplanes.redis.backplane import RedisBackplane
 from pubsub_server.backplanes.redis.layout import Layout
 from pubsub_server.backplanes.redis.link import Link
+from pubsub_server.backplanes.redis.redis_clock import RedisClock
 from pubsub_server.hub.faults import Clear, Delay, Drop, Evict, Expire, Freeze, Play, Refuse
 from pubsub_server.observe.metrics import PREFIX, Metrics
 from pubsub_server.settings.config import Settings
@@ -144,7 +145,7 @@ async def exposition() -> str:
         ) as server:
             link = Link("redis://127.0.0.1:1", cluster=False, durable=False)
             settings = server.server.settings
-            redis = RedisBackplane(link, Layout("x", 1), settings, secret="", opened=0)
+            redis = RedisBackplane(link, Layout("x", 1), settings, "", 0, RedisClock())
             everything = (*server.server.instruments(), *redis.instruments())
             text, _ = Metrics(lambda: server.stats, everything).exposition()
             await redis.close()

@@ -239,9 +239,9 @@ class Server:
         )
         webhooks = self._webhooks = _webhooks(settings)
         self._tracing = _tracing() if settings.tracing else None
-        wall = never_back(now_ms)
         inspectors = _inspectors(settings)
         redis = await _redis(settings) if settings.on_redis else None
+        wall = never_back(now_ms if redis is None else redis.now)
         backplane: Backplane
         if redis is not None:
             backplane = redis

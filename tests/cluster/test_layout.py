@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pubsub_server.access.setup import StartError
-from pubsub_server.backplanes.redis import opening
 from pubsub_server.backplanes.redis.layout import Layout, Packer, split
 from pubsub_server.backplanes.retention import Keep, Retention
+from pubsub_server.shared import wall_clock
 from pubsub_server.shared.envelopes import envelope
 from pubsub_server.shared.requests import Draft
 from pubsub_server.testing import running_server
+from tests.cluster.fleet import nodes, peer
 from tests.cluster.waiting import until
 
 if TYPE_CHECKING:
@@ -23,6 +25,13 @@ if TYPE_CHECKING:
 
 BOUND = 60
 KEY = "hanzo-pubsub:{0}:layout"
+TOPIC = "demo.clock"
+
+
+def set_clock(monkeypatch: pytest.MonkeyPatch, off: int) -> None:
+    """Let the clock of this machine be ahead by this many seconds."""
+    clock = SimpleNamespace(time_ns=lambda: time.time_ns() + off * 10**9)
+    monkeypatch.setattr(wall_clock, "time", clock)
 
 
 @pytest.mark.parametrize("ttl", [None, 5])
@@ -103,22 +112,49 @@ async def test_nodes_with_different_timeouts_are_reported(
 
 
 @pytest.mark.parametrize(
-    ("off", "expected"), [(90, "s ahead of the clock of"), (-90, "s behind the clock of"), (0, "")]
+    ("off", "expected"), [(90, "s ahead of the clock of"), (-90, "s behind the clock of")]
 )
-async def test_a_node_whose_clock_differs_from_redis_warns_at_its_start(
+async def test_a_node_whose_clock_differs_from_redis_warns_once(
     store: Store,
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
     off: int,
     expected: str,
 ) -> None:
-    monkeypatch.setattr(opening, "wall_clock", lambda: time.time() + off)
-    async with asyncio.timeout(BOUND), running_server(redis_url=store.url):
-        reported = [each.getMessage() for each in caplog.records if "clock" in each.getMessage()]
-    assert len(reported) == bool(expected)
-    assert expected in "".join(reported)
-    # The node subtracts the time of the answer, which a busy machine delays.
-    assert all(int(line.split(" is ")[1].split()[0]) in range(31, 91) for line in reported)
+    def reported() -> list[str]:
+        return [each.getMessage() for each in caplog.records if "clock" in each.getMessage()]
+
+    async with (
+        asyncio.timeout(BOUND),
+        running_server(redis_url=store.url, node_heartbeat=20) as node,
+    ):
+        core: Any = node.hub.core
+        lease = core.backplane._lease
+        await until(lambda: lease.last_heartbeat > 0)
+        assert reported() == []
+        set_clock(monkeypatch, off)
+        await until(lambda: len(reported()), 1)
+        beat = lease.last_heartbeat
+        await until(lambda: lease.last_heartbeat > beat)
+        assert expected in "".join(reported())
+        set_clock(monkeypatch, 0)
+        await until(lambda: len(reported()), 2)
+    assert reported()[1:] == ["the clocks of this machine and of Redis agree again"]
+
+
+async def test_members_have_the_time_of_redis_if_the_clock_of_their_node_is_wrong(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_clock(monkeypatch, 600)
+    async with (
+        asyncio.timeout(BOUND),
+        nodes(store, 1) as (node,),
+        peer(node, node.token("ann")) as ann,
+    ):
+        begun = await ann.subscribe(TOPIC)
+        (member,) = (await ann.until("presence.snapshot"))["members"]
+    assert abs(member["joined_at"] - begun["timestamp"]) < 300_000
+    assert abs(member["last_seen"] - begun["timestamp"]) < 300_000
 
 
 async def test_a_node_that_is_stopped_during_its_first_announcement_ends(store: Store) -> None:

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import logging
+from typing import TYPE_CHECKING
+
+from pubsub_server.backplanes.redis.failure_log import ClockLog
 from pubsub_server.backplanes.redis.redis_clock import RedisClock
+
+if TYPE_CHECKING:
+    import pytest
 
 
 class Steady:
@@ -64,3 +71,26 @@ def test_a_later_answer_brings_the_bounds_of_an_earlier_time_closer_together() -
 
 def test_before_the_first_answer_a_time_may_be_any_time_of_redis() -> None:
     assert Steady().clock.bounds_at(900) == (0, 2**53 - 1)
+
+
+def test_a_time_within_the_bounds_of_redis_is_not_apart() -> None:
+    steady = Steady()
+    assert steady.clock.apart(0) == 0
+    steady.read(5_010, sent=1_000, received=1_020)
+    assert [steady.clock.apart(time) for time in (5_009, 5_010, 5_030, 5_031)] == [-1, 0, 0, 1]
+
+
+def test_clocks_that_differ_are_logged_once_until_they_agree(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    steady, wall = Steady(), iter((52_000, 52_001, 51_500, 54_000, 51_000, 50_999, 47_000, 40_000))
+    steady.read(50_000, sent=1_000, received=1_000)
+    log = ClockLog(logging.getLogger("tests"), steady.clock, wall.__next__)
+    for _ in range(8):
+        log.compare()
+    said = [each.getMessage().partition(" Redis")[0] for each in caplog.records]
+    assert said == [
+        "the clock of this machine is 2 s ahead of the clock of",
+        "the clocks of this machine and of",
+        "the clock of this machine is 3 s behind the clock of",
+    ]

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from pubsub_server.backplanes.redis.layout import Layout
     from pubsub_server.backplanes.redis.link import Link
     from pubsub_server.backplanes.redis.reader import Snapshot
+    from pubsub_server.backplanes.redis.redis_clock import RedisClock
     from pubsub_server.backplanes.redis.tracks import Journal
     from pubsub_server.errors import ServiceError
     from pubsub_server.instruments import Instrument
@@ -86,6 +87,7 @@ class RedisBackplane:
         settings: Those of the server.
         secret: Seals client ids; the same on all nodes.
         opened: Redis time before the first client of this node, ms.
+        clock: The time of Redis.
 
     Attributes:
         logs: The logs in Redis.
@@ -97,7 +99,13 @@ class RedisBackplane:
     lasting = True
 
     def __init__(
-        self, link: Link, layout: Layout, settings: Settings, secret: str, opened: int
+        self,
+        link: Link,
+        layout: Layout,
+        settings: Settings,
+        secret: str,
+        opened: int,
+        clock: RedisClock,
     ) -> None:
         self._link = link
         self._layout = layout
@@ -134,9 +142,8 @@ class RedisBackplane:
         self._trie: TopicTrie[str] = TopicTrie()
         self._settled = 0
         self._grace = settings.presence_grace / 1000
-        self._lease = Lease(
-            link, layout, secret, settings.node_heartbeat / 1000, settings.node_timeout / 1000
-        )
+        heartbeat, timeout = settings.node_heartbeat / 1000, settings.node_timeout / 1000
+        self._lease = Lease(link, layout, secret, heartbeat, timeout, clock)
         self.roster = RedisRoster(
             link,
             layout,
@@ -186,6 +193,10 @@ class RedisBackplane:
     def node(self) -> str | None:
         """See `backplane.Backplane`; all nodes share the logs."""
         return None
+
+    def now(self) -> int:
+        """Unix ms of Redis: nodes share it, and the clocks of their machines may differ."""
+        return self._lease.clock.now()
 
     def start(
         self, deliver: Callable[[Entry], None], on_gap: Callable[[str], None] | None = None

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pubsub_server.backplanes.redis.errors import RefusedError, cause
+from pubsub_server.shared.wall_clock import now_ms
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pubsub_server.backplanes.redis.redis_clock import RedisClock
 
 LOG_EVERY: Final = 60.0
 """Seconds between two lines with the same text."""
@@ -14,6 +20,8 @@ LOSS_EVERY: Final = 10.0
 """Seconds between two log lines about lost connections to a server. After a failover, it may be a
 replica, and each write then closes the connection.
 """
+CLOCKS_APART_MS: Final = 2_000
+"""Milliseconds by which the clocks of this machine and of Redis may differ without a warning."""
 
 
 class FailureLog:
@@ -87,3 +95,38 @@ class FeedLog:
         self._unlogged.pop(feed, None)
         if self._logged.pop(feed, None) and not self._logged:
             self._logger.warning("reconnected the feed to Redis")
+
+
+class ClockLog:
+    """Logs that the clocks of this machine and of Redis differ, and when they agree again.
+
+    Args:
+        logger: Writes the lines.
+        clock: The time of Redis.
+        wall: Unix ms of this machine.
+    """
+
+    def __init__(
+        self, logger: logging.Logger, clock: RedisClock, wall: Callable[[], int] = now_ms
+    ) -> None:
+        self._logger = logger
+        self._clock = clock
+        self._wall = wall
+        self._differ = False
+
+    def compare(self) -> None:
+        """Compare them, just after an answer of Redis with its time."""
+        apart = self._clock.apart(self._wall())
+        if self._differ:
+            # Less than for a warning, so that a difference near the limit is logged once.
+            if abs(apart) < CLOCKS_APART_MS / 2:
+                self._differ = False
+                self._logger.warning("the clocks of this machine and of Redis agree again")
+        elif abs(apart) > CLOCKS_APART_MS:
+            self._differ = True
+            self._logger.warning(
+                "the clock of this machine is %.0f s %s the clock of Redis: messages and presence"
+                " have the time of Redis, but tokens expire and webhooks are signed at the time of"
+                " this machine; synchronize both with NTP",
+                *(abs(apart) / 1000, "ahead of" if apart > 0 else "behind"),
+            )

@@ -15,8 +15,7 @@ import secrets
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from pubsub_server.backplanes.redis.errors import cause
-from pubsub_server.backplanes.redis.failure_log import FailureLog
-from pubsub_server.backplanes.redis.redis_clock import RedisClock
+from pubsub_server.backplanes.redis.failure_log import ClockLog, FailureLog
 from pubsub_server.backplanes.redis.servers import LINK_ERRORS
 from pubsub_server.tasks import Tasks, run_all
 
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
 
     from pubsub_server.backplanes.redis.layout import Layout
     from pubsub_server.backplanes.redis.link import Link
+    from pubsub_server.backplanes.redis.redis_clock import RedisClock
 
 logger = logging.getLogger(__name__)
 
@@ -63,16 +63,23 @@ class Lease:
         secret: Seals client ids; the same on all nodes.
         every: Seconds between two heartbeats.
         timeout: Seconds without a heartbeat after which a lease is revoked.
+        clock: The time of Redis, which each heartbeat reads.
 
     Attributes:
         node: Id of the lease, and the name of the node.
         up: Whether the last heartbeat was written, or the first one has not failed.
         last_heartbeat: Redis time of the last written heartbeat, ms; 0 before the first.
-        clock: The time of Redis, as the heartbeats show it.
+        clock: As given.
     """
 
     def __init__(
-        self, link: Link, layout: Layout, secret: str, every: float, timeout: float
+        self,
+        link: Link,
+        layout: Layout,
+        secret: str,
+        every: float,
+        timeout: float,
+        clock: RedisClock,
     ) -> None:
         self._link = link
         self._layout = layout
@@ -100,7 +107,8 @@ class Lease:
         self.node = _name()
         self.up = True
         self.last_heartbeat = 0
-        self.clock = RedisClock()
+        self.clock = clock
+        self._clocks = ClockLog(logger, clock)
 
     def start(self, *tenants: Tenant, left: Callable[[str, str, bytes], None]) -> None:
         """Start, unless it has started.
@@ -178,6 +186,7 @@ class Lease:
         )
         outcome, now, *silent = (each.decode() for each in answer)
         back = self.clock.read(int(now), sent)
+        self._clocks.compare()
         if back > SET_BACK_MS:
             # Members are written again, with the new time. At their former time, every connection
             # at another node would count as older, until the clock has reached that time again.

@@ -8,7 +8,6 @@ import secrets
 import ssl
 from contextlib import suppress
 from pathlib import Path
-from time import time as wall_clock
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
@@ -21,6 +20,7 @@ from pubsub_server.backplanes.redis.errors import unusable
 from pubsub_server.backplanes.redis.layout import VERSION, Layout
 from pubsub_server.backplanes.redis.link import Link
 from pubsub_server.backplanes.redis.reader import Reader
+from pubsub_server.backplanes.redis.redis_clock import RedisClock
 from pubsub_server.backplanes.redis.servers import LINK_ERRORS
 from pubsub_server.shared.certificate_files import (
     CertificateFileError,
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-CLOCKS_APART: Final = 2.0
-"""Seconds by which the clocks of this machine and of Redis may differ without a warning."""
 FIRST_CALL_WITHIN: Final = 1.0
 """Seconds in which the servers of a cluster must answer at the start."""
 
@@ -73,24 +71,28 @@ async def open_redis(settings: Settings) -> RedisBackplane:
     except ValueError as error:
         raise UnusableError(str(error)) from None
     layout = Layout(settings.redis_prefix, settings.redis_shards, cluster=cluster)
+    clock = RedisClock()
     try:
-        secret, opened = await _prepare(link, layout, settings.node_timeout)
+        secret, opened = await _prepare(link, layout, settings.node_timeout, clock)
     except BaseException as error:
         # This may also be a cancellation.
         await link.close()
         if isinstance(error, (InvalidResponse, OSError, ResponseError, *LINK_ERRORS)):
             raise UnusableError(unusable(url, error, cluster=cluster)) from None
         raise
-    return RedisBackplane(link, layout, settings, secret, opened)
+    return RedisBackplane(link, layout, settings, secret, opened, clock)
 
 
-async def _prepare(link: Link, layout: Layout, timeout: int) -> tuple[str, int]:
+async def _prepare(link: Link, layout: Layout, timeout: int, clock: RedisClock) -> tuple[str, int]:
     """Check Redis, lay out a new one, and return the secret of its nodes and its time in ms."""
     await link.check(layout.secret)
     await link.check_permissions(layout.secret)
     _compare(layout, await link.set_default(layout.mark_key, layout.mark))
     secret = await link.set_default(layout.secret, secrets.token_hex(32))
-    opened = await _compare_clocks(link, layout)
+    # Before the first client, whose times are those of Redis.
+    sent = clock.steady()
+    opened = await link.time(layout.nodes)
+    clock.read(opened, sent)
     await _compare_timeouts(link, layout, timeout)
     await _begin_shards(link, layout)
     return secret, opened
@@ -160,22 +162,6 @@ def _compare(layout: Layout, found: str) -> None:
         f" {len(layout.bases)}; set redis_shards to {shards}, or set another redis_prefix",
         "redis_shards",
     )
-
-
-async def _compare_clocks(link: Link, layout: Layout) -> int:
-    """Warn if the clocks differ, and return the time of Redis in ms."""
-    before = wall_clock()
-    time = await link.time(layout.nodes)
-    after, there = wall_clock(), time / 1000
-    apart = max(before - there, there - after)
-    if apart > CLOCKS_APART:
-        logger.warning(
-            "the clock of this machine is %.0f s %s the clock of Redis; timestamps of messages use"
-            " Redis, and expiries of tokens this machine: synchronize both with NTP",
-            apart,
-            "ahead of" if before > there else "behind",
-        )
-    return time
 
 
 async def _compare_timeouts(link: Link, layout: Layout, timeout: int) -> None:

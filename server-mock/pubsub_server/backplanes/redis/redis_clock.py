@@ -70,6 +70,15 @@ class RedisClock:
             return self._wall()
         return self.steady() + sum(self._bounds) // 2
 
+    def apart(self, time: int) -> int:
+        """Milliseconds by which this time is ahead of Redis, at least; negative if it is behind.
+
+        Args:
+            time: Unix ms of another clock, just read.
+        """
+        earliest, latest = self.bounds_at(self.steady())
+        return max(0, time - latest) or min(0, time - earliest)
+
     def bounds_at(self, steady: int) -> tuple[int, int]:
         """The earliest and latest Unix ms of Redis when `steady` was this.
 
