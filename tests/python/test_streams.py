@@ -868,6 +868,35 @@ async def test_two_writers_of_one_epoch_are_never_mixed(pubsub_memory: MemorySer
     assert (await within(pubsub_memory, reader.final())).text == "first"
 
 
+async def test_a_takeover_that_meets_an_attempt_with_its_epoch_leaves_it_to_the_first_writer(
+    pubsub_memory: MemoryServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = pubsub_memory.client(), pubsub_memory.client()
+    reader = stream_reader(one, TOPIC, id="r1").open()
+    dead = stream_writer(one, TOPIC, id="r1", listen=False)
+    await dead.open()
+    await dead.write("dead")
+    await clock_of(pubsub_memory).advance(1)
+    first = stream_writer(one, TOPIC, id="r1", epoch=1)
+    second = stream_writer(two, TOPIC, id="r1", take_over=True)
+    read_before = second._read_before
+
+    async def read_and_be_overtaken() -> Any:
+        found = await read_before()
+        await first.open()
+        return found
+
+    monkeypatch.setattr(second, "_read_before", read_and_be_overtaken)
+    await within(pubsub_memory, second.open())
+    await clock_of(pubsub_memory).advance(1)
+    assert second.epoch == first.epoch
+    with pytest.raises(Conflict, match="another writer"):
+        await second.write("second")
+    await first.write("first")
+    await within(pubsub_memory, first.complete())
+    assert (await within(pubsub_memory, reader.final())).text == "first"
+
+
 async def test_a_model_that_raises_aborts_the_stream(pubsub_memory: MemoryServer) -> None:
     ps = pubsub_memory.client()
     reader = stream_reader(ps, TOPIC).open()

@@ -223,10 +223,8 @@ export class Writing {
     if (isMeant && type === 'stream.steer')
       return [{ kind: 'steered', data: given ?? null, by: sender }];
     if (writer === this._writer) this._self = sender;
-    else if (isString(writer) && isNumber && sender === this._self) {
-      if (epoch > this.epoch || (epoch === this.epoch && writer < this._writer))
-        return this._fail('conflict');
-    }
+    else if (isString(writer) && isNumber && sender === this._self && epoch > this.epoch)
+      return this._fail('conflict');
     return [];
   }
 
@@ -269,7 +267,8 @@ export class Writing {
       this._since = 0;
       this._snapped = at;
       const body = { upto: this._index, ...bodyOf(this._published), ...this._meta };
-      return this._publishFrame('token.snapshot', `s${++this.stats.snapshots}`, body, at);
+      const count = ++this.stats.snapshots;
+      return this._publishFrame('token.snapshot', isOpened ? `s${count}` : 'start', body, at);
     }
     const tokenAt = this._lastToken + pause;
     if (pending.length && (at >= tokenAt || end)) {

@@ -273,9 +273,8 @@ class Writing:
         other = data.get("writer")
         if other == self._writer:
             self._self = sender
-        elif isinstance(other, str) and sender == self._self:
-            yields = epoch > self.epoch or (epoch == self.epoch and other < self._writer)
-            return self._fail("conflict") if yields else []
+        elif isinstance(other, str) and sender == self._self and epoch > self.epoch:
+            return self._fail("conflict")
         return []
 
     def inherit(self, messages: Sequence[Incoming]) -> list[WriterEffect]:
@@ -351,7 +350,7 @@ class Writing:
             return self._publish_frame("stream.start", "start", TTL, start, at)
         if not self._opened:
             self._opened = True
-            return self._say_snapshot(at)
+            return self._say_snapshot(at, "start")
         token_at = self._last_token + pause
         if self._pending and (at >= token_at or self._end):
             return self._say_token(at)
@@ -379,7 +378,7 @@ class Writing:
         self.stats["tokens"] += 1
         return effects
 
-    def _say_snapshot(self, at: int) -> list[WriterEffect]:
+    def _say_snapshot(self, at: int, name: str = "") -> list[WriterEffect]:
         self._snapshot = False
         self._since = 0
         self._snapped = at
@@ -387,7 +386,8 @@ class Writing:
         data = {"upto": self._index, **body_of(self._sent_parts)}
         if self._meta is not None:
             data["meta"] = self._meta
-        return self._publish_frame("token.snapshot", f"s{self.stats['snapshots']}", TTL, data, at)
+        name = name or f"s{self.stats['snapshots']}"
+        return self._publish_frame("token.snapshot", name, TTL, data, at)
 
     def _publish_frame(
         self, type: str, name: str, ttl: int, data: Mapping[str, Any], at: int
