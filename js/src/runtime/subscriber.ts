@@ -43,13 +43,14 @@ export async function subscribe<Data>(
   };
   if (DEVELOPMENT) checkReceiveQueue(queue);
   const bounds = merged(queue, client.options.receiveQueue);
-  signal?.throwIfAborted();
   const inbox = new Inbox(topics, bounds, request.after);
   const special = types ?? (typeof presence === 'boolean' ? undefined : presence);
   if (special !== undefined) {
     const { prepareInbox } = await client.part(PARTS.arguments, options);
     prepareInbox(client, (...own) => publisher.setPresence(...own), inbox, options);
   }
+  // From here to its listener, nothing waits.
+  signal?.throwIfAborted();
   const leave = (): void => deliveries.remove(request.sub);
   const { listeners } = client;
   const subscription = new Subscription<Data>(inbox, options as Handlers, listeners, leave);

@@ -481,6 +481,33 @@ test('a part that does not load in time has no cause from an earlier call', asyn
   await ps.close();
 });
 
+test('a signal that is aborted just after a part has loaded leaves no subscription', async () => {
+  const { ps, peer } = virtualClient();
+  await ps.connect();
+  for (let late = 0; late < 12; late += 1) {
+    const stop = new AbortController();
+    const abortLater = async (loaded: Promise<unknown>): Promise<void> => {
+      await loaded;
+      for (let turn = 0; turn < late; turn += 1) await undefined;
+      stop.abort();
+    };
+    const load = (usual: (typeof PARTS)['arguments']) => {
+      const loaded = usual();
+      void abortLater(loaded);
+      return loaded;
+    };
+    await loading('arguments', load, async () => {
+      const options = { types: ['note'], onMessage: () => {}, signal: stop.signal };
+      const cancelled = (error: Error): void => assert.equal(error.name, 'AbortError');
+      await ps.subscribe('a.b', options).catch(cancelled);
+    });
+    await turns();
+    const [asked, left] = ['subscribe', 'unsubscribe'].map((type) => peer.socket.frames(type));
+    assert.equal(asked?.length, left?.length, `aborted ${late} turns after the part`);
+  }
+  await ps.close();
+});
+
 test('a publish that is cancelled while a part loads does not let others overtake', async () => {
   const { ps, peer } = virtualClient();
   const gate = deferred<void>();
