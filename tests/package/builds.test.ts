@@ -32,11 +32,22 @@ globalThis.process?.stdout.write(JSON.stringify(tried));
 const DEVELOPMENT = ['invalid_option,pingInterval,true', 'invalid_option,token,true'];
 const PRODUCTION = ['taken', 'invalid_option,token,false'];
 
-async function bundled(options: BuildOptions): Promise<unknown[]> {
+/** Calls `subscribe` with a handler that a gap would end. */
+const MUTE = `
+import { PubSub } from '@hanzoai/pubsub';
+
+const ps = new PubSub({ url: 'wss://example.com', token: 'x' });
+const both = { onMessage: () => {}, onGap: 'raise', timeout: 1000 };
+const { code } = await ps.subscribe('demo.both', both).catch((error) => error);
+globalThis.process?.stdout.write(JSON.stringify([code]));
+await ps.close();
+`;
+
+async function bundled(options: BuildOptions, contents = PROGRAM): Promise<unknown[]> {
   const folder = mkdtempSync(join(APPLICATION, 'bundle-'));
   const outfile = join(folder, 'program.mjs');
   await bundle({
-    stdin: { contents: PROGRAM, resolveDir: APPLICATION },
+    stdin: { contents, resolveDir: APPLICATION },
     bundle: true,
     format: 'esm',
     outfile,
@@ -57,6 +68,10 @@ test('esbuild takes the production build for browsers, which keeps the checks th
   const [range, token, clear] = await bundled({ platform: 'browser', minify: true });
   assert.deepEqual([range, token], PRODUCTION);
   assert.match(String(clear), /^insecure_url,/);
+});
+
+test('the production build rejects a handler that a gap would end', async () => {
+  assert.deepEqual(await bundled({ platform: 'browser' }, MUTE), ['usage']);
 });
 
 test('esbuild uses the development build under the condition `development`', async () => {
