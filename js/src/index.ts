@@ -2,7 +2,7 @@
 
 export { PubSub } from './client.js';
 export * from './errors.js';
-export type { Denial, Envelope, Limits, Sender } from './generated/wire.js';
+export type { Denial, Envelope, ErrorCode, Limits, Sender } from './generated/wire.js';
 export type {
   GapHandler,
   MessageHandler,

@@ -2,8 +2,60 @@
 
 from __future__ import annotations
 
-from scripts.typescript_reference import page
-from scripts.typescript_sources import declared, members_of
+import re
+from typing import Final
+
+from scripts.typescript_reference import PAGES, page
+from scripts.typescript_sources import declared, entries, exported, members_of
+
+PLATFORM: Final = frozenset(
+    {
+        "AbortSignal",
+        "AsyncGenerator",
+        "AsyncIterable",
+        "AsyncIterableIterator",
+        "Date",
+        "Error",
+        "Headers",
+        "Iterable",
+        "MaybeRefOrGetter",
+        "NonNullable",
+        "Omit",
+        "Promise",
+        "PromiseLike",
+        "PropertyKey",
+        "ReactNode",
+        "ReadableStream",
+        "Readonly",
+        "ReadonlyMap",
+        "Record",
+        "ShallowRef",
+        "Symbol",
+        "Uint8Array",
+    }
+)
+"""Names of the language, of browsers, and of React and Vue."""
+STEPS: Final = frozenset({"Glob", "Matched"})
+"""Steps of the computed type `PayloadOf`, which nobody needs alone."""
+
+
+def test_every_type_that_a_page_shows_is_exported() -> None:
+    declarations = [each for entry in entries().values() for each in exported(entry)]
+    exports = {each.name for each in declarations}
+    sources = " ".join(each.source for each in declarations)
+    shown = set[str]()
+    for name in PAGES:
+        text = page(name)
+        types = re.findall(r"```typescript\n(.*?)```", text, re.S)
+        types += re.findall(r"^\| `[^`]*` \| `((?:[^`|]|\\\|)*)` \|", text, re.M)
+        shown.update(_types(" ".join(types)))
+    parameters = set(re.findall(r"[<,(]\s*(?:const |infer )?([A-Z]\w*)(?= extends| = )", sources))
+    assert not shown - exports - parameters - PLATFORM - STEPS
+
+
+def _types(code: str) -> list[str]:
+    bare = re.sub(r"'[^'\n]*'|`[^`\n]*`|//.*|/\*.*?\*/", "", code, flags=re.S)
+    return re.findall(r"(?<![\w.])[A-Z]\w*", bare)
 
 
 def test_a_value_that_may_be_absent_is_marked() -> None:

@@ -11,4 +11,5 @@ export {
   type ChatRequest,
   HanzoChatTransport,
   type HanzoChatTransportOptions,
+  type HeaderFields,
 } from './transport.js';

@@ -38,7 +38,7 @@ type StreamPart = { readonly type: string; readonly [field: string]: unknown };
  * @throws PayloadTooLarge A file is too large for a message, and there is no `fileUrl`.
  */
 export function fromAISDK(
-  stream: AsyncIterable<StreamPart>,
+  stream: AsyncIterable<{ readonly type: string }>,
   options: AISDKOptions = {},
 ): ModelSource {
   return sourceOf(stream, new AISDKEvents(options));

@@ -14,7 +14,7 @@ const RETAINED = 100;
 const PATIENCE = 300_000;
 
 /** Headers of a request. Node declares no global `HeadersInit`. */
-type HeaderFields = Headers | Record<string, string> | [name: string, value: string][];
+export type HeaderFields = Headers | Record<string, string> | [name: string, value: string][];
 
 /** Options of `HanzoChatTransport`. */
 export interface HanzoChatTransportOptions {

@@ -28,9 +28,6 @@ import {
   type TopicStore,
 } from './topic_store.js';
 
-/** A topic or pattern, several of them, or null for none. */
-export type Topics<Topic extends string = string> = Topic | readonly Topic[] | null | undefined;
-
 /** Result of `useTopic`. */
 export interface TopicView<Data = AnyPayload> extends Omit<TopicState<Data>, 'members'> {
   /** Publish to the topic. The function stays the same while the topic stays the same. */
@@ -98,7 +95,7 @@ export interface ConnectionView {
  * one unmounts.
  */
 export function useTopic<Value = undefined>(
-  topics: Topics,
+  topics: string | readonly string[] | null | undefined,
   options: TopicOptions & TopicHandlers<Value> = {},
 ): TopicView & { readonly value: Value } {
   const client = usePubSub();

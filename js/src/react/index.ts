@@ -10,7 +10,6 @@ import {
   type ConnectionView,
   type PresenceView,
   type TopicHandlers,
-  type Topics,
   type TopicView,
   useConnection,
   useConnectionState,
@@ -64,7 +63,7 @@ export interface Hooks<Map extends object> {
    * last one unmounts.
    */
   readonly useTopic: <Topic extends Allowed<Map>, Value = undefined>(
-    topics: Topics<Topic>,
+    topics: Topic | readonly Topic[] | null | undefined,
     options?: TopicOptions & TopicHandlers<Value, PayloadOf<Map, Topic>>,
   ) => TopicView<PayloadOf<Map, Topic>> & { readonly value: Value };
   /** Follow a stream: its text grows with the frames of the page. */

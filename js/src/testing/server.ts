@@ -75,7 +75,7 @@ export class MemoryServer<C extends Clock = VirtualClock> {
   /** Frames that clients sent, newest last, with tokens removed; at most 10,000. */
   readonly received: JsonObject[] = [];
   /** Transports of the connection attempts of clients, newest last; at most 10,000. */
-  readonly attempts: TransportName[] = [];
+  readonly attempts: ('websocket' | 'sse')[] = [];
   /** The `url` for a client that the program creates itself; `options` has the other options. */
   readonly url: string = URL;
   private readonly _hub: Hub;
@@ -239,7 +239,7 @@ export class MemoryServer<C extends Clock = VirtualClock> {
     reason = 'refused by the test',
     options: {
       readonly retryAfter?: number | undefined;
-      readonly transport?: TransportName | undefined;
+      readonly transport?: 'websocket' | 'sse' | undefined;
     } = {},
   ): Fault {
     const { retryAfter, transport } = options;
