@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
 
 import httpx
 import pytest
@@ -15,14 +16,27 @@ from pubsub_server.backplanes.redis import failure_log, wire
 from pubsub_server.backplanes.redis.errors import RefusedError
 from pubsub_server.backplanes.redis.failure_log import FailureLog, FeedLog
 from pubsub_server.testing import running_server
+from tests.cluster.fleet import peer, present
+from tests.cluster.store import running
 from tests.cluster.waiting import until
 from tests.ports import free_port
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pubsub_server.testing import RunningServer
     from tests.cluster.store import Store
 
 BOUND = 60
 QUICK = {"node_heartbeat": 50, "node_timeout": 2_000, "presence_grace": 100}
+
+
+def node_changed(lease: Any, former: str) -> bool:
+    return bool(lease.node != former)
+
+
+async def present_users(node: RunningServer, topic: str) -> list[str]:
+    return [member["user_id"] for member in await present(node, topic, node.token("ann"))]
 
 
 def lines(caplog: pytest.LogCaptureFixture, text: str) -> list[int]:
@@ -205,3 +219,46 @@ async def test_the_error_for_a_redis_without_tls_suggests_tls_as_the_cause(store
         with pytest.raises(StartError, match="does this port use TLS"):
             async with running_server(redis_url=store.url.replace("redis:", "rediss:")):
                 pass
+
+
+async def test_a_command_that_redis_rejects_is_logged_once_even_if_the_node_works_without_it(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with (
+        asyncio.timeout(BOUND),
+        running_server(redis_url=store.url) as node,
+        peer(node, node.token("ann")) as ann,
+    ):
+        await store.command("ACL", "SETUSER", "default", "-hset")
+        try:
+            for topic in ("demo.x", "demo.y"):
+                await ann.subscribe(topic)
+            await until(lambda: bool(lines(caplog, "Redis rejects calls of this node")))
+        finally:
+            await store.command("ACL", "SETUSER", "default", "+hset")
+        await until(partial(present_users, node, "demo.y"), ["ann"])
+    said = lines(caplog, "Redis rejects calls of this node: the user of redis_url lacks a perm")
+    assert said == [logging.ERROR]
+
+
+async def test_a_redis_that_evicts_what_nodes_write_is_named_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    options = ("--maxmemory", "4mb", "--maxmemory-policy", "allkeys-lru")
+    async with (
+        asyncio.timeout(BOUND),
+        running("redis", tmp_path / "store", *options) as store,
+        running_server(redis_url=store.url, **QUICK) as node,
+    ):
+        lease = cast("Any", node.hub.core.backplane)._lease
+        await until(lambda: bool(lease.last_heartbeat))
+        async with store.client() as redis:
+            for number in range(60):
+                await redis.set(f"other{number}", "x" * 100_000)
+            for _ in range(3):
+                former = lease.node
+                await redis.delete("hanzo-pubsub:{0}:nodes")
+                await until(partial(node_changed, lease, former))
+        await until(lambda: bool(lines(caplog, "evicts any key (maxmemory-policy allkeys-lru)")))
+    assert lines(caplog, "evicts any key") == [logging.WARNING]
+    assert lines(caplog, "so it has probably lost data") == [logging.WARNING]

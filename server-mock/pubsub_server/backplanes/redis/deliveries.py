@@ -250,6 +250,7 @@ class CatchingUp:
         self._silence = silence
         self._tasks = tasks
         self._failures = FailureLog(logger)
+        self._losses = FailureLog(logger)
         self._loop = asyncio.get_running_loop()
         # Per shard: the Redis time up to which all published messages have arrived, and the time
         # since which it has lost nothing.
@@ -389,9 +390,9 @@ class CatchingUp:
         searches = [self._tasks.spawn(self._catch_up_shard(shard)) for shard in others]
         if searches:
             await asyncio.wait(searches, timeout=TELL_LOSSES_WITHIN)
-        logger.warning(
-            "Redis may have lost its last acknowledged writes in %d of %d shards",
-            *(len(self._doubted), len(self._layout.bases)),
+        self._losses.note(
+            f"Redis may have lost its last acknowledged writes in {len(self._doubted)} of"
+            f" {len(self._layout.bases)} shards"
         )
         self._doubted.clear()
         # Members and counts may also be missing.

@@ -62,15 +62,19 @@ class RefusedError(RedisError):
         return f"{self.why}: {self.remedy}"
 
 
+class ForbiddenError(RefusedError):
+    """The user of the connection lacks a permission."""
+
+
 def refusal(error: ResponseError) -> RefusedError | None:
     """Explains an error from Redis that the command did not cause."""
     reply = str(error)
     if isinstance(error, NoPermissionError) or reply.startswith(_IN_SCRIPT):
         reply = reply.partition(" script: ")[0]
-        return RefusedError(
+        return ForbiddenError(
             f"the user of redis_url lacks a permission ({reply})",
-            "give it the commands, keys and channels that this page lists:"
-            " https://pubsub.hanzo.ai/docs/operations/#redis",
+            "give it the commands, keys and channels that this page lists (ACL LOG of Redis names"
+            " the rejected one): https://pubsub.hanzo.ai/docs/operations/#redis",
         )
     known = _KNOWN.get(reply.partition(" ")[0])
     return RefusedError(*known) if known is not None else None

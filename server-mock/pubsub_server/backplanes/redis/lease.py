@@ -97,6 +97,7 @@ class Lease:
         self._tasks = Tasks(self._loop, logger, "heartbeat")
         self._failures = FailureLog(logger)
         self._left_failures = FailureLog(logger)
+        self._losses = FailureLog(logger)
         self._started = False
         self._revoking: asyncio.Task[None] | None = None
         # Ids of former leases, and those of them that are no longer used for writes.
@@ -225,12 +226,22 @@ class Lease:
         self.node = node = _name()
         self._since = None
         self._lost.clear()
-        logger.warning("%s; registering this node again", self._why)
+        self._losses.note(f"{self._why}; registering this node again")
+        self._tasks.spawn(self._log_evictions())
         self._why = ""
         former = tuple(self._former)
         written = asyncio.gather(*(tenant.renew(former) for tenant in self._tenants))
         written.add_done_callback(lambda _: self._written(node, former))
         await self._renew_lease("new")
+
+    async def _log_evictions(self) -> None:
+        """Name the cause if Redis evicts what nodes write."""
+        with contextlib.suppress(*LINK_ERRORS):
+            if policy := await self._link.evicted(self._layout.nodes):
+                self._losses.note(
+                    f"Redis is full and evicts any key (maxmemory-policy {policy}), and members,"
+                    " counts and history are lost with them; set noeviction, and enough memory"
+                )
 
     def _written(self, node: str, former: Sequence[str]) -> None:
         if node == self.node and not self._lost.is_set():

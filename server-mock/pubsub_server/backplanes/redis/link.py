@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from redis.exceptions import NoScriptError, ResponseError
 
-from pubsub_server.backplanes.redis.errors import RefusedError, refusal
+from pubsub_server.backplanes.redis.errors import ForbiddenError, RefusedError, refusal
+from pubsub_server.backplanes.redis.failure_log import FailureLog
 from pubsub_server.backplanes.redis.servers import (
     LINK_ERRORS,
     One,
@@ -104,6 +105,8 @@ class Link:
             path.name: _Script(path, durable=durable) for path in SCRIPTS.glob("*.lua")
         }
         self._servers: One | Slots = Slots(url) if cluster else One(url)
+        # Callers hide a failure if they can work without the call, or try again.
+        self._forbidden = FailureLog(_LOG, logging.ERROR)
 
     async def check(self, key: str) -> str:
         """The version of the server with this key; warns if its eviction policy may remove any key.
@@ -122,15 +125,25 @@ class Link:
         version = info.get("redis_version", "0")
         if int(version.split(".")[0]) < 7:
             raise RefusedError(f"Redis {version} is too old", "upgrade it to 7.0 or later")
-        memory = await self._info(key, "memory")
-        policy = memory.get("maxmemory_policy")
-        if memory.get("maxmemory", "0") != "0" and policy not in {"noeviction", "volatile-ttl"}:
+        if policy := await self._eviction_policy(key):
             _LOG.warning(
                 "Redis may evict any key when it is full (maxmemory-policy %s), and history,"
                 " positions, members and counts with them; set noeviction, and enough memory",
                 policy,
             )
         return info.get("valkey_version") or version
+
+    async def evicted(self, key: str) -> str | None:
+        """The policy under which the server with this key has evicted keys; None if it has not."""
+        stats = await self._info(key, "stats")
+        return None if stats.get("evicted_keys", "0") == "0" else await self._eviction_policy(key)
+
+    async def _eviction_policy(self, key: str) -> str | None:
+        """The policy of the server with this key, if it may remove any key."""
+        memory = await self._info(key, "memory")
+        policy = memory.get("maxmemory_policy")
+        limited = memory.get("maxmemory", "0") != "0"
+        return policy if limited and policy not in {"noeviction", "volatile-ttl"} else None
 
     def open_writer(self, key: str) -> Wire | None:
         """The connection that publishes to this key, if it is open."""
@@ -340,7 +353,10 @@ class Link:
                 if not await self._servers.failed(server, error) or not left:
                     raise
             except ResponseError as error:
-                raise refusal(error) or error from None
+                refused = refusal(error)
+                if isinstance(refused, ForbiddenError):
+                    self._forbidden.note(f"Redis rejects calls of this node: {refused}")
+                raise refused or error from None
         raise AssertionError("unreachable")
 
     async def _timed(
