@@ -6,7 +6,6 @@ of the import time, which a program without a connection saves.
 
 from __future__ import annotations
 
-import asyncio
 import warnings
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, TypeVar, Unpack, overload
@@ -387,11 +386,7 @@ class PubSubClient:
             ClosedError: The client is closed.
         """
         operations = self._operations
-        if (
-            operations is None
-            or self._closed
-            or asyncio.get_running_loop() is not operations.driver.loop
-        ):
+        if operations is None or self._closed or running_loop() is not operations.driver.loop:
             operations = self._ready()
         publish = operations.publisher.publish
         if self._tracing is None:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
+
+# asyncio exports it for implementations of event loops.
+from asyncio.events import _get_running_loop  # pyright: ignore[reportPrivateUsage]
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from hanzoai.pubsub.errors import UsageError
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
+    from collections.abc import Callable
+
+running_loop: Final[Callable[[], AbstractEventLoop | None]] = _get_running_loop
+"""The running event loop of this thread, if any; a forked process does not inherit one."""
 
 _ONE_PER_LOOP: Final = "Use one client per event loop, or the blocking client `PubSub`."
 
@@ -60,14 +66,6 @@ class Owner:
         raise UsageError(
             "This client runs in another event loop.", code="wrong_loop", remedy=_ONE_PER_LOOP
         )
-
-
-def running_loop() -> AbstractEventLoop | None:
-    """The running event loop of this thread, if any."""
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None
 
 
 def no_loop() -> UsageError:

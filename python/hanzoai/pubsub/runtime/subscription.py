@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar, cast
 
 from hanzoai.pubsub.errors import UsageError
 from hanzoai.pubsub.model import Data_co
-from hanzoai.pubsub.runtime.ownership import refuse_copy
+from hanzoai.pubsub.runtime.ownership import refuse_copy, running_loop
 from hanzoai.pubsub.values import Gap, Message
 
 if TYPE_CHECKING:
@@ -252,7 +252,7 @@ class Subscription(Generic[Data_co]):
                 raise inbox.error.with_traceback(None)
             raise StopAsyncIteration
         feed = self._feed
-        if asyncio.get_running_loop() is not feed.loop:
+        if running_loop() is not feed.loop:
             feed.begin()
         return inbox.wait() if inbox.empty else None
 
