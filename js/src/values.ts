@@ -149,7 +149,7 @@ export interface StateChange {
   readonly attempt: number;
 }
 
-/** What happened to the members of a topic; `PresenceChange.change` describes each kind. */
+/** What happened to the members of a topic; `MemberChange.change` describes each kind. */
 export type PresenceChangeKind =
   | 'snapshot'
   | 'join'
@@ -158,8 +158,8 @@ export type PresenceChangeKind =
   | 'disconnect'
   | 'leave';
 
-/** The members of a topic after a change. */
-export interface PresenceChange {
+/** The first complete list of the members of a topic. */
+export interface PresenceSnapshot {
   /** The topic. */
   readonly topic: string;
   /**
@@ -167,15 +167,29 @@ export interface PresenceChange {
    * same millisecond are sorted by `client_id`. `usersOf` lists each user once.
    */
   readonly members: readonly PresenceMember[];
-  /**
-   * `snapshot` for the first complete list, then what `member` did: `join` and `leave` for the
-   * first and last connection of a user, `connect` and `disconnect` for further connections,
-   * `update` for changed data.
-   */
-  readonly change: PresenceChangeKind;
-  /** The connection that joined, was updated or left; undefined for `snapshot`. */
-  readonly member: PresenceMember | undefined;
+  /** Distinguishes a list from a change of one member. */
+  readonly change: 'snapshot';
+  /** A list has no changed member. */
+  readonly member: undefined;
 }
+
+/** What one member of a topic did, and the members after it. */
+export interface MemberChange {
+  /** The topic. */
+  readonly topic: string;
+  /** All current connections, in the order of `PresenceSnapshot.members`. */
+  readonly members: readonly PresenceMember[];
+  /**
+   * What `member` did: `join` and `leave` for the first and last connection of a user, `connect` and
+   * `disconnect` for further connections, `update` for changed data.
+   */
+  readonly change: Exclude<PresenceChangeKind, 'snapshot'>;
+  /** The connection that joined, was updated or left. */
+  readonly member: PresenceMember;
+}
+
+/** The members of a topic after a change. Check `change` to know whether there is a `member`. */
+export type PresenceChange = PresenceSnapshot | MemberChange;
 
 /** A publish that the server accepted. */
 export interface Published {

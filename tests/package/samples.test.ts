@@ -27,7 +27,7 @@ const SCRIPT = /<script[^>]*>\n(.*?)<\/script>/s;
  * the product.
  */
 const READER = `
-import type { PubSub, PubSubOptions, TokenCallback } from '@hanzoai/pubsub';
+import type { PresenceMember, PubSub, PubSubOptions, TokenCallback } from '@hanzoai/pubsub';
 import type { Anthropic } from '@anthropic-ai/sdk';
 import type { OpenAI } from 'openai';
 import type { LanguageModel } from 'ai';
@@ -55,7 +55,7 @@ declare global {
   };
   const ethereum: { request(call: { method: string; params?: readonly string[] }): Promise<any> };
   function show(value: unknown): void;
-  function greet(member: unknown): void;
+  function greet(member: PresenceMember): void;
   function appendToken(text: string): void;
   function updatePresenceUI(members: unknown): void;
   /** Of Svelte. */

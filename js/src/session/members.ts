@@ -7,7 +7,7 @@ import {
   type PresenceMember,
 } from '../generated/wire.js';
 import { isWildcard, matches } from '../topics.js';
-import type { PresenceChange as Change, PresenceChangeKind } from '../values.js';
+import type { PresenceChange as Change, MemberChange, PresenceChangeKind } from '../values.js';
 import { isObject } from '../wire/guard.js';
 import type { Routes } from './routes.js';
 
@@ -202,11 +202,23 @@ export function topicsOf(
 
 function change(
   room: Room,
+  kind: 'snapshot',
+  member?: undefined,
+  members?: PresenceMember[],
+): Change;
+function change(
+  room: Room,
+  kind: MemberChange['change'],
+  member: PresenceMember,
+  members?: PresenceMember[],
+): Change;
+function change(
+  room: Room,
   kind: PresenceChangeKind,
   member?: PresenceMember,
   members = inOrder(room),
 ): Change {
-  return { topic: room._topic, members, change: kind, member };
+  return { topic: room._topic, members, change: kind, member } as Change;
 }
 
 function put(room: Room, before: PresenceMember | undefined, member: PresenceMember): Change[] {

@@ -39,7 +39,7 @@ export class People {
       next.delete(topic);
     }
     this.topics.value = next;
-    if (!member || change === 'snapshot') return;
+    if (change === 'snapshot') return;
     const movement: Movement = { at: Date.now(), topic, change, member };
     this.log.value = [movement, ...this.log.peek()].slice(0, LOG_MAX);
   }

@@ -151,7 +151,7 @@ test('a topic of a pattern costs nothing after its last member has left', async 
       return Reflect.get(target, name);
     },
   });
-  const presence = { members: none, change: 'leave', member: undefined } as const;
+  const presence = { members: none, change: 'snapshot', member: undefined } as const;
   await asked[0]?.bring({ kind: 'presence', presence: { ...presence, topic: 'a.brief' } });
   const before = reads;
   assert.ok(before > 0);

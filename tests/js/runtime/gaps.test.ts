@@ -175,9 +175,10 @@ test('a slow handler of presence beside an iteration gets the newest change', as
     onPresence: (_, { change }) => seen.push(change),
   });
   const { presence } = (sub as unknown as { readonly _inbox: Inbox })._inbox;
+  const member = { client_id: 'c', user_id: 'alice', name: 'alice', joined_at: 1, last_seen: 1 };
   for (const change of ['join', 'update', 'disconnect', 'connect', 'leave'] as const) {
     presence.put(
-      { kind: 'presence', presence: { topic: 'a.slow', members: [], change, member: undefined } },
+      { kind: 'presence', presence: { topic: 'a.slow', members: [], change, member } },
       false,
     );
   }

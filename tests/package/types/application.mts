@@ -47,6 +47,11 @@ export async function typed(): Promise<void> {
   const sub: Subscription<Word> = await ps.subscribe('chat.session.abc', {
     onMessage: (message: Message<Word>) => message.data.text.length,
     onGap: (gap: Gap) => gap.missed,
+    onPresence: (members, { change, member }) => {
+      // @ts-expect-error A list has no changed member.
+      member.user_id;
+      return change === 'snapshot' ? members.length : member.user_id;
+    },
   });
   for await (const message of sub) {
     const text: string = message.data.text;
