@@ -169,7 +169,7 @@ export class PubSub<Topics extends object = AnyTopics> {
     listener: (event: ClientEvents[Name]) => unknown,
   ): () => void {
     if (DEVELOPMENT) {
-      checkChoice('name', name, EVENTS);
+      checkChoice('name', name, EVENTS, ' For messages, use `subscribe`.');
       checkType('listener', listener ?? null, 'function');
     }
     return this._driver.listeners.on(name, listener);

@@ -29,10 +29,15 @@ function invalid(name: unknown, kind: 'topic' | 'pattern'): InvalidTopic {
   return new InvalidTopic(`The ${kind} ${ascii(shown)} ${problem}.`, { remedy, topic });
 }
 
-function diagnose(name: string, kind: 'topic' | 'pattern'): [problem: string, remedy?: string] {
+function diagnose(
+  name: string,
+  kind: 'topic' | 'pattern',
+): [problem: string, remedy?: string | undefined] {
   if (name === '') return ['is empty'];
   const foreign = FOREIGN.exec(name);
-  if (foreign) return [`has ${ascii(foreign[0])} at character ${foreign.index + 1}`];
+  if (foreign) {
+    return [`has ${ascii(foreign[0])} at character ${foreign.index + 1}`, meant(name, kind)];
+  }
   if (name.length > MAX_TOPIC) {
     return [`has ${name.length} bytes`, `Use at most ${MAX_TOPIC} bytes.`];
   }
@@ -60,6 +65,18 @@ function diagnose(name: string, kind: 'topic' | 'pattern'): [problem: string, re
     at += segment.length + 1;
   }
   return ['is not valid'];
+}
+
+/** The remedy for a name as other services write it: `a/b`, `a:b`, `a.>`, `a/#`, or a list. */
+function meant(name: string, kind: 'topic' | 'pattern'): string | undefined {
+  const isRead = kind === 'pattern';
+  if (isRead && name.includes(',')) return 'Pass a list of patterns.';
+  const segments = name.replace(/^[/:]+|[/:]+$/g, '').split(/[/:.]/);
+  const here = segments
+    .map((segment) => (isRead ? segment.replace(/^[>#]$/, '**').replace(/^\+$/, '*') : segment))
+    .join('.');
+  if (!(isRead ? isPattern : isTopic)(here)) return undefined;
+  return `Separate segments with dots: '${here}'.`;
 }
 
 /** The text in quotes, with everything but printable ASCII escaped. */

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -82,6 +82,7 @@ async def test_a_wrong_field_of_a_message_is_refused_with_what_it_takes(
         (("a.*", {"data": 1}), InvalidTopic, "[2].topic"),
         ({"topic": "a.b", "data": 1, "ttl": -1}, InvalidOption, "[2].ttl"),
         ("a.b", InvalidPayload, "[2]"),
+        ({"data": 1}, InvalidTopic, "[2].topic"),
     ],
 )
 async def test_the_error_of_one_of_many_names_its_index(
@@ -91,6 +92,13 @@ async def test_the_error_of_one_of_many_names_its_index(
     with pytest.raises(error, match=r"^Item 2: ") as caught:
         await pubsub_memory.client().publish_many([good, good, item])
     assert caught.value.field == field
+
+
+async def test_one_of_many_without_a_topic_is_reported_with_what_to_pass(
+    pubsub_memory: MemoryServer,
+) -> None:
+    with pytest.raises(InvalidTopic, match=r"^Item 0: The item has no `topic`\. Give \(topic, "):
+        await pubsub_memory.client().publish_many(cast("Any", [{"data": 1}]))
 
 
 @pytest.mark.parametrize("wrong", [None, 5, print, {"topic": "a.b", "data": 1}])

@@ -1,7 +1,13 @@
 /** Errors about the arguments of `publish` and `subscribe`: loaded only when one is thrown. */
 
 import { DEVELOPMENT } from '../build.js';
-import { InvalidOption, InvalidPayload, type PubSubError, UsageError } from '../errors.js';
+import {
+  InvalidOption,
+  InvalidPayload,
+  InvalidTopic,
+  type PubSubError,
+  UsageError,
+} from '../errors.js';
 import { isPublication } from '../generated/wire.js';
 import {
   checkCall,
@@ -60,7 +66,13 @@ export function refuseMessage(
   return refuse(topic, message, limit, given);
 }
 
-function refuse(topic: unknown, message: unknown, limit: number, given: Given): never {
+function refuse(
+  topic: unknown,
+  message: unknown,
+  limit: number,
+  given: Given,
+  isItem?: boolean,
+): never {
   if (topic === undefined && Array.isArray(message)) {
     throw new InvalidPayload(DEVELOPMENT ? `An item is ${kind(message)}.` : undefined, {
       remedy: 'Give [topic, { type, data }] pairs.',
@@ -91,6 +103,11 @@ function refuse(topic: unknown, message: unknown, limit: number, given: Given): 
       remedy: 'Leave the topic out of the message.',
       field: 'topic',
       topic: String(topic),
+    });
+  }
+  if (DEVELOPMENT && isItem && topic === undefined && fields.topic === undefined) {
+    throw new InvalidTopic('The item has no `topic`.', {
+      remedy: 'Give [topic, { type, data }] pairs.',
     });
   }
   const name = checkName(topic ?? fields.topic, 'topic');
@@ -126,7 +143,7 @@ function checkFields(message: object): void {
 /** Reject an item of `publishMany`: the error has its number. */
 function refuseItem(topic: unknown, message: unknown, limit: number, item: number): never {
   try {
-    return refuse(topic, message, limit, {});
+    return refuse(topic, message, limit, {}, true);
   } catch (error) {
     const { message: problem, field = 'topic' } = error as PubSubError;
     const place = field === 'messages' ? `[${item}]` : `[${item}].${field}`;

@@ -83,8 +83,8 @@ export class TokenSource {
       const life = this._life;
       const guess = life === undefined ? life : Math.round(this._clock.wallMs() + life);
       const field = DEVELOPMENT && value !== given && given ? 'getToken().value' : 'getToken()';
-      if (DEVELOPMENT && !isTime(expiresAt ?? 0)) {
-        (await import('../settings/hints.js')).checkExpiry('getToken().expiresAt', expiresAt);
+      if (DEVELOPMENT && Object(given) === given && !(value && isTime(expiresAt ?? 0))) {
+        (await import('../settings/hints.js')).checkAnswer(given as Token);
       }
       const token = { value: checkToken(value, field), expiresAt: expiresAt ?? guess };
       if (!abort.signal.aborted) {

@@ -96,10 +96,15 @@ export function checkType(
 }
 
 /** Check for one of a few words. */
-export function checkChoice(name: string, value: unknown, choices: readonly unknown[]): void {
+export function checkChoice(
+  name: string,
+  value: unknown,
+  choices: readonly unknown[],
+  otherwise = '',
+): void {
   if (!DEVELOPMENT || choices.includes(value)) return;
   const listed = choices.map((choice) => `\`${choice}\``).join(', ');
-  throw invalid(name, 'is not a valid choice', `Use one of ${listed}.`);
+  throw invalid(name, 'is not a valid choice', `Use one of ${listed}.${otherwise}`);
 }
 
 /** Check an object of settings without unknown names. */

@@ -1,4 +1,4 @@
 /** Warnings and checks of the development build, which it loads when they are needed. */
 
-export { checkExpiry } from './expiry.js';
+export { checkAnswer } from './answers.js';
 export { warnOfSeconds } from './units.js';

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
 _NAME_MAX: Final = 128
 _BEGINNING: Final = 3
 """Minimum letters of the beginning of a name."""
+_LISTED: Final = 8
+"""Maximum names that end with what was written, such as `open_timeout` for `timeout`."""
 
 
 def did_you_mean(wrong: str, names: Iterable[str]) -> str:
@@ -26,6 +28,10 @@ def did_you_mean(wrong: str, names: Iterable[str]) -> str:
     begun = None
     if len(low.lstrip("-")) >= _BEGINNING:
         begun = next((name for name in known if name.startswith(low)), None)
+    ended = [known[name] for name in known if name.endswith((f"_{low}", f"-{low.lstrip('-')}"))]
+    if begun is None and len(ended) > 1:
+        listed = "`, `".join(sorted(ended)[:_LISTED])
+        return f"Did you mean one of `{listed}`? "
     if begun is None:
         # Loaded for an error alone.
         import difflib

@@ -44,6 +44,8 @@ _UNBUILT: Final = 4
 _NAME: Final = re.compile(r"[a-zA-Z0-9_-]+(?:\.[a-zA-Z0-9_-]+)*", re.ASCII)
 _PATTERN: Final = re.compile(r"(?:[a-zA-Z0-9_-]+|\*\*?)(?:\.(?:[a-zA-Z0-9_-]+|\*\*?))*", re.ASCII)
 _FOREIGN: Final = re.compile(r"[^a-zA-Z0-9_.*-]", re.ASCII)
+_OF_OTHERS: Final = {">": "**", "#": "**", "+": "*"}
+"""Wildcards of NATS and MQTT, and those of the same meaning here."""
 
 
 def validate_topic(name: str) -> str:
@@ -107,7 +109,7 @@ def _diagnose(name: str, kind: str) -> tuple[str, str | None]:
     if not name:
         return "is empty", None
     if foreign := _FOREIGN.search(name):
-        return f"has {foreign[0]!a} at character {foreign.start() + 1}", None
+        return f"has {foreign[0]!a} at character {foreign.start() + 1}", _meant(name, kind)
     if len(name) > MAX_TOPIC:
         return f"has {len(name)} bytes", f"Use at most {MAX_TOPIC} bytes."
     at = 1
@@ -131,6 +133,18 @@ def _diagnose(name: str, kind: str) -> tuple[str, str | None]:
                 )
         at += len(segment) + 1
     raise AssertionError(name)  # pragma: no cover - the callers ask about invalid names alone
+
+
+def _meant(name: str, kind: str) -> str | None:
+    """The remedy for a name as other services write it: `a/b`, `a:b`, `a.>`, `a/#`, or a list."""
+    if kind == "pattern" and "," in name:
+        return "Pass a list of patterns."
+    segments = re.split("[/:.]", name[: MAX_TOPIC + 1].strip("/:"))
+    if kind == "pattern":
+        segments = [_OF_OTHERS.get(segment, segment) for segment in segments]
+    meant = ".".join(segments)
+    is_valid = len(meant) <= MAX_TOPIC and (_NAME if kind == "topic" else _PATTERN).fullmatch(meant)
+    return f"Separate segments with dots: {meant!a}." if is_valid else None
 
 
 class _Node(Generic[V]):

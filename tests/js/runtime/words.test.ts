@@ -170,13 +170,27 @@ test('the answer of an endpoint is not a token', async () => {
   });
   const late = received(ps.connect({ timeout: 1_000 }));
   await clock.advance(1_001);
-  assert.match((await late).message, /: `getToken\(\)\.value` is undefined, not a string \(/);
+  assert.match((await late).message, /: `getToken\(\)` has no `value` \(/);
   assert.equal(logged.length, 1);
   assert.match(
     logged[0] ?? '',
-    /not a string\. Give the bearer token or API key as a string\. .*#token_unavailable$/,
+    /has no `value`\. Return a string, or { value, expiresAt }\. .*#token_unavailable$/,
   );
   await ps.close({ timeout: 0 });
+});
+
+test('a mistake that programs for other libraries make has its remedy', async () => {
+  const { ps } = virtualClient();
+  const { message, field, remedy } = await received(
+    Reflect.apply(ps.publishMany, ps, [[{ data: 1 }]]),
+  );
+  assert.equal(message, 'Item 0: The item has no `topic`.');
+  assert.equal(field, '[0].topic');
+  assert.equal(remedy, 'Give [topic, { type, data }] pairs.');
+  assert.throws(() => Reflect.apply(ps.on, ps, ['message', () => {}]), {
+    remedy: 'Use one of `state`, `gap`, `error`. For messages, use `subscribe`.',
+  });
+  await ps.close();
 });
 
 test('a publish without arguments names the topic', async () => {

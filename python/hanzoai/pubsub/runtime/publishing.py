@@ -47,6 +47,8 @@ _USUAL: Final = ("type", "data")
 _SET: Final = {"topic", *_USUAL, "id"}
 """Fields of its publication that have no default."""
 
+_GIVE_PAIRS: Final = 'Give (topic, {"type": ..., "data": ...}) pairs.'
+
 _PLAIN: Final = frozenset({dict, list, str, int, float, bool, type(None)})
 
 
@@ -211,6 +213,8 @@ def split_item(item: object) -> tuple[str | None, Outgoing]:
     if isinstance(item, Publication):
         return item.topic, item
     if isinstance(item, Mapping):
+        if cast("Mapping[str, object]", item).get("topic") is None:
+            raise InvalidTopic("The item has no `topic`.", remedy=_GIVE_PAIRS)
         return None, cast("Outgoing", item)
     if isinstance(item, tuple):
         pair = cast("tuple[object, ...]", item)
@@ -218,7 +222,7 @@ def split_item(item: object) -> tuple[str | None, Outgoing]:
             return pair[0], cast("Outgoing", pair[1])
     raise InvalidPayload(
         f"An item is {described}.",
-        remedy='Give (topic, {"type": ..., "data": ...}) pairs.',
+        remedy=_GIVE_PAIRS,
         field="messages",
     )
 
