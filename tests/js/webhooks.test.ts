@@ -98,6 +98,17 @@ describe('webhooks', () => {
     }
   });
 
+  test('a tolerance that is not above zero is refused, and a clock that is no number accepts nothing', async () => {
+    const headers = await signed();
+    for (const tolerance of [0, -1, Number.NaN])
+      await assert.rejects(
+        verify(BODY, headers, SECRET, { now: NOW, tolerance }),
+        (error) => error instanceof InvalidOption && error.field === 'tolerance',
+      );
+    const checked = verify(BODY, headers, SECRET, { now: Number.NaN });
+    await assert.rejects(checked, refused('webhook-timestamp'));
+  });
+
   test('both secrets are accepted during a rotation', async () => {
     for (const secret of [SECRET, 'plain text'])
       await verify(BODY, await signed(BODY, secret), [SECRET, 'plain text'], { now: NOW });
@@ -115,7 +126,12 @@ describe('webhooks', () => {
   });
 
   test('a signed body that is not a batch is a bad request', async () => {
-    for (const text of ['', '[]', '{}', '{"events":5}', '{"events":[{}]}', '{"events":[null]}']) {
+    const event = { event: 'publish', topic: 'a', time: 1, data: 1 };
+    const wrong = [{ event: 1 }, { topic: null }, { time: true }, { data: undefined }];
+    for (const text of [
+      ...['', '[]', '{}', '{"events":5}', '{"events":[]}', '{"events":[{}]}', '{"events":[null]}'],
+      ...wrong.map((part) => JSON.stringify({ events: [event, { ...event, ...part }] })),
+    ]) {
       const body = new TextEncoder().encode(text);
       const checked = verify(body, await signed(body), SECRET, { now: NOW });
       await assert.rejects(checked, refused('body', 400));

@@ -103,6 +103,23 @@ def test_a_request_outside_the_tolerance_is_refused(age: float, words: str) -> N
     assert verify(BODY, signed(), SECRET, now=NOW + age, tolerance=302)
 
 
+@pytest.mark.parametrize("tolerance", [0, -1, float("nan")])
+def test_a_tolerance_that_is_not_above_zero_is_refused(tolerance: float) -> None:
+    with pytest.raises(InvalidOption) as caught:
+        verify(BODY, signed(), SECRET, now=NOW, tolerance=tolerance)
+    assert caught.value.field == "tolerance"
+
+
+def test_an_old_request_is_refused_by_a_clock_that_is_not_a_number() -> None:
+    with pytest.raises(InvalidWebhook, match="tolerance"):
+        verify(BODY, signed(), SECRET, now=float("nan"))
+
+
+@pytest.mark.parametrize("kind", [bytearray, memoryview])
+def test_a_body_may_be_any_kind_of_bytes(kind: Any) -> None:
+    assert len(verify(kind(BODY), signed(), SECRET, now=NOW).events) == len(EVENTS)
+
+
 @pytest.mark.parametrize(
     "given", ["", "v1", "v1,", "v1,?", "v2,AAAA", "v1a,AAAA", "v1,AAAA " * 50, "v1,\udc80é"]
 )
@@ -131,7 +148,21 @@ def test_the_error_for_an_invalid_secret_names_the_option(secret: str | list[str
 
 
 @pytest.mark.parametrize(
-    "body", [b"", b"[]", b"{}", b'{"events": 5}', b'{"events": [{}]}', b"[" * 100_000]
+    "body",
+    [
+        b"",
+        b"[]",
+        b"{}",
+        b'{"events": 5}',
+        b'{"events": []}',
+        b'{"events": [{}]}',
+        b'{"events": [null]}',
+        b'{"events": [{"event": 1, "topic": "a", "time": 1, "data": 1}]}',
+        b'{"events": [{"event": "publish", "topic": null, "time": 1, "data": 1}]}',
+        b'{"events": [{"event": "publish", "topic": "a", "time": true, "data": 1}]}',
+        b'{"events": [{"event": "publish", "topic": "a", "time": 1}]}',
+        b"[" * 100_000,
+    ],
 )
 def test_a_signed_body_that_is_not_a_batch_is_a_bad_request(body: bytes) -> None:
     with pytest.raises(InvalidWebhook) as caught:

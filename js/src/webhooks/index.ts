@@ -68,7 +68,10 @@ export type WebhookHeaders =
 
 /** Options of `verify`. */
 export interface VerifyOptions {
-  /** Maximum difference between `webhook-timestamp` and `now`, in milliseconds; default 300,000. */
+  /**
+   * Maximum difference between `webhook-timestamp` and `now`, in milliseconds above 0; default
+   * 300,000.
+   */
   readonly tolerance?: number;
   /** Unix milliseconds; default: the clock of this machine. */
   readonly now?: number;
@@ -83,7 +86,8 @@ export interface VerifyOptions {
  *   several: `verify` tries each.
  * @throws InvalidWebhook A header is missing, the signature does not match, the request is too old
  *   or too new, or the body is not a batch of events. Respond with its `status`.
- * @throws InvalidOption `secret` is empty, or starts with `whsec_` but is not base64 after it.
+ * @throws InvalidOption `secret` is empty, or starts with `whsec_` but is not base64 after it, or
+ *   `tolerance` is not above 0.
  */
 export async function verify(
   body: Uint8Array | string,
@@ -91,6 +95,8 @@ export async function verify(
   secret: string | readonly string[],
   options: VerifyOptions = {},
 ): Promise<WebhookDelivery> {
+  const { tolerance = TOLERANCE, now = Date.now() } = options;
+  checkTolerance(tolerance);
   const secrets = typeof secret === 'string' ? [secret] : secret;
   if (!secrets.length || secrets.includes(''))
     throw new InvalidOption('secret is empty.', { field: 'secret', remedy: SECRET_REMEDY });
@@ -122,9 +128,9 @@ export async function verify(
     );
   // Check the time after the signature, so that a stranger cannot find out how this clock is set.
   const sentAt = Number(stamp) * 1000;
-  const { tolerance = TOLERANCE, now = Date.now() } = options;
   const age = now - sentAt;
-  if (Math.abs(age) > tolerance)
+  // Also if `now` is not a number.
+  if (!(Math.abs(age) <= tolerance))
     throw new InvalidWebhook(
       `The request is ${Math.round(Math.abs(age) / 1000)} s ${age > 0 ? 'old' : 'ahead of this clock'}; the tolerance is ${tolerance / 1000} s.`,
       'webhook-timestamp',
@@ -175,11 +181,7 @@ export class SeenWebhooks {
    * @throws InvalidOption `tolerance` is not above 0.
    */
   constructor(tolerance: number = TOLERANCE) {
-    if (!(tolerance > 0))
-      throw new InvalidOption(`tolerance is ${tolerance} ms.`, {
-        field: 'tolerance',
-        remedy: 'Pass more than 0.',
-      });
+    checkTolerance(tolerance);
     this.#kept = 2 * tolerance;
   }
 
@@ -204,6 +206,15 @@ export class SeenWebhooks {
 }
 
 type Bytes = Uint8Array<ArrayBuffer>;
+
+function checkTolerance(tolerance: number): void {
+  // Also if it is not a number, with which every age would be accepted.
+  if (!(tolerance > 0))
+    throw new InvalidOption(`tolerance is ${tolerance} ms.`, {
+      field: 'tolerance',
+      remedy: 'Pass more than 0.',
+    });
+}
 
 function header(headers: WebhookHeaders, name: string): string {
   const value = typeof headers.get === 'function' ? headers.get(name) : plain(headers, name);
@@ -272,8 +283,14 @@ function eventsOf(body: Uint8Array): readonly WebhookEvent[] {
     const { events } = JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(body)) as {
       readonly events: readonly WebhookEvent[];
     };
+    if (!events.length) throw new TypeError('no events');
     return events.map(({ event, topic, time, data }) => {
-      if (typeof event !== 'string' || typeof topic !== 'string' || typeof time !== 'number')
+      if (
+        typeof event !== 'string' ||
+        typeof topic !== 'string' ||
+        typeof time !== 'number' ||
+        data === undefined
+      )
         throw new TypeError('no event');
       return { event, topic, time, data };
     });

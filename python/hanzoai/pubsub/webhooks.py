@@ -109,14 +109,17 @@ def verify(
         headers: The headers of the request; upper and lower case are the same.
         secret: The ``secret`` of the webhook in the server's settings. Pass several while you
             replace one: each is tried.
-        tolerance: Seconds by which ``webhook-timestamp`` may differ from ``now``; default 300.
+        tolerance: Seconds above 0 by which ``webhook-timestamp`` may differ from ``now``; default
+            300.
         now: Unix seconds; default: the clock of this machine.
 
     Raises:
         InvalidWebhook: A header is missing, the signature does not match, the request is too old
             or too new, or the body is not a batch of events. Answer with its ``status``.
-        InvalidOption: ``secret`` is empty, or the text after ``whsec_`` is not Base64.
+        InvalidOption: ``secret`` is empty, the text after ``whsec_`` is not Base64, or
+            ``tolerance`` is not above 0.
     """
+    _check_tolerance(tolerance)
     secrets = [secret] if isinstance(secret, str) else list(secret)
     if not secrets or not all(secrets):
         raise InvalidOption("secret is empty.", field="secret", remedy=_SECRET_REMEDY)
@@ -153,7 +156,7 @@ def verify(
     # After the signature: a stranger must not learn how the clock here is set.
     sent_at = float(stamp)
     age = (time.time() if now is None else now) - sent_at
-    if abs(age) > tolerance:
+    if not abs(age) <= tolerance:  # also if `now` is not a number
         raise InvalidWebhook(
             f"The request is {abs(age):.0f} s {'old' if age > 0 else 'ahead of this clock'}; "
             f"the tolerance is {tolerance:g} s.",
@@ -199,10 +202,7 @@ class SeenWebhooks:
     """
 
     def __init__(self, tolerance: float = TOLERANCE) -> None:
-        if not tolerance > 0:
-            raise InvalidOption(
-                f"tolerance is {tolerance} s.", field="tolerance", remedy="Pass more than 0."
-            )
+        _check_tolerance(tolerance)
         self._kept = 2 * tolerance
         self._ids: dict[str, float] = {}
         self._lock = threading.Lock()
@@ -227,6 +227,13 @@ class SeenWebhooks:
 
 
 _SECRET_REMEDY: Final = "Pass the `secret` of the webhook in the server's settings."
+
+
+def _check_tolerance(tolerance: float) -> None:
+    if not tolerance > 0:  # also if it is not a number, with which every age would be accepted
+        raise InvalidOption(
+            f"tolerance is {tolerance} s.", field="tolerance", remedy="Pass more than 0."
+        )
 
 
 def _header(headers: Mapping[str, str], name: str) -> str:
@@ -274,16 +281,30 @@ def _digest(key: bytes, identifier: str, stamp: str, body: bytes) -> bytes:
 
 def _events(body: bytes) -> tuple[WebhookEvent, ...]:
     try:
-        batch = json.loads(body)["events"]
-        events = tuple(
-            WebhookEvent(str(each["event"]), str(each["topic"]), each["time"] / 1000, each["data"])
-            for each in batch
-        )
+        events = tuple(map(_event, json.loads(bytes(body))["events"]))
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise InvalidWebhook(
-            "The body is not a batch of events.",
-            field="body",
-            remedy="Point the webhook of a Hanzo PubSub server at this address, and nothing else.",
-            status=400,
-        ) from error
+        raise _no_batch() from error
+    if not events:
+        raise _no_batch()
     return events
+
+
+def _event(item: dict[str, Any]) -> WebhookEvent:
+    event, topic, time_ms, data = (item[name] for name in ("event", "topic", "time", "data"))
+    if not (
+        isinstance(event, str)
+        and isinstance(topic, str)
+        and isinstance(time_ms, int | float)
+        and not isinstance(time_ms, bool)
+    ):
+        raise TypeError("no event")
+    return WebhookEvent(event, topic, time_ms / 1000, data)
+
+
+def _no_batch() -> InvalidWebhook:
+    return InvalidWebhook(
+        "The body is not a batch of events.",
+        field="body",
+        remedy="Point the webhook of a Hanzo PubSub server at this address, and nothing else.",
+        status=400,
+    )
