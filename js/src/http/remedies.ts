@@ -14,6 +14,10 @@ const REMEDIES: readonly (readonly [cause: RegExp, remedy: string])[] = [
     'Pass a `WebSocket` and a `fetch` that present a client certificate: https://pubsub.hanzo.ai/docs/typescript/#client-certificates.',
   ],
   [
+    / reached: .*(not.yet.valid|has.expired)/i,
+    'Check the clock of this machine; if it is right, the server needs another certificate.',
+  ],
+  [
     // The name of the second cause is that of newer versions of OpenSSL.
     / reached: .*(wrong.version.number|packet.length.too.long)/i,
     'The port answers without TLS: use `ws://` or `http://`, or the port that uses TLS.',

@@ -356,6 +356,30 @@ test('a required client certificate is named with its option, over both transpor
   await ps.close({ timeout: 0 });
 });
 
+for (const [message, code] of [
+  ['certificate is not yet valid', 'CERT_NOT_YET_VALID'],
+  ['certificate has expired', 'CERT_HAS_EXPIRED'],
+]) {
+  test(`the clock is a cause of: ${message}, over both transports`, async () => {
+    const { ps, clock } = virtualClient({
+      transport: 'websocket',
+      restAttempts: 1,
+      // biome-ignore lint/complexity/useArrowFunction: it is called with `new`
+      WebSocket: function () {
+        throw new Error(message);
+      } as unknown as WebSocketConstructor,
+      fetch: async () => {
+        throw new TypeError('fetch failed', { cause: { code } });
+      },
+    });
+    const late = received(ps.connect({ timeout: 300 }));
+    await clock.advance(301);
+    for (const { remedy } of [await late, await received(ps.occupancy('a.b'))])
+      assert.match(remedy, /Check the clock of this machine/);
+    await ps.close({ timeout: 0 });
+  });
+}
+
 for (const reason of ['wrong version number', 'packet length too long']) {
   test(`TLS to a port without it has a remedy, over both transports: ${reason}`, async () => {
     const code = `ERR_SSL_${reason.toUpperCase().replaceAll(' ', '_')}`;

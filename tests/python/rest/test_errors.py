@@ -172,6 +172,11 @@ def test_causes_of_a_failure_are_distinguished() -> None:
     why = why_unreachable(wrapped(plain), "h")
     assert "the port answers without TLS (WRONG_VERSION_NUMBER)." in why
     assert "Use ws:// or http://, or the port that uses TLS." in why
+    for code, words in ((9, "certificate is not yet valid"), (10, "certificate has expired")):
+        untimely = ssl.SSLCertVerificationError(1, "x")
+        untimely.verify_code, untimely.verify_message = code, words
+        why = why_unreachable(wrapped(untimely), "h")
+        assert f"not trusted: {words}. Check the clock of this machine" in why
     cut = httpx.RemoteProtocolError("peer closed connection without sending complete message body")
     assert why_unreachable(cut, "h", port=1) == "h:1 closed the connection."
     other = httpx.RemoteProtocolError("illegal status line: bytearray(b'SSH-2.0')")

@@ -17,6 +17,8 @@ _CLOSE_CODES: Final = {
     503: 1013,
 }
 _WAIT_MAX: Final = 3_600.0
+_OUT_OF_TIME: Final = frozenset({9, 10})
+"""X509_V_ERR_CERT_NOT_YET_VALID and X509_V_ERR_CERT_HAS_EXPIRED."""
 _CLOSED: Final = re.compile("disconnected|closed connection|ConnectionTerminated")
 """What httpx says of a peer that ended the connection before the answer was complete."""
 
@@ -87,7 +89,13 @@ def why_unreachable(
         match cause:
             case ssl.SSLCertVerificationError():
                 why = getattr(cause, "verify_message", "") or "verification failed"
-                return f"TLS: the certificate of {host} is not trusted: {why}."
+                found = f"TLS: the certificate of {host} is not trusted: {why}."
+                if getattr(cause, "verify_code", None) in _OUT_OF_TIME:
+                    found += (
+                        " Check the clock of this machine; if it is right, the server needs another"
+                        " certificate."
+                    )
+                return found
             case ssl.SSLError():
                 why = getattr(cause, "reason", None) or type(cause).__name__
                 if wants_certificate(cause):
