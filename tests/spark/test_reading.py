@@ -320,6 +320,15 @@ def test_a_permanent_error_does_not_contain_the_token(
     assert "s3cret" not in str(caught.value)
 
 
+def test_an_error_does_not_quote_the_token_that_a_gateway_echoes(tmp_path: Any) -> None:
+    file = tmp_path / "token"
+    file.write_text("a-very-secret-token")
+    body = {"message": "'Bearer a-very-secret-token' is not valid"}
+    peer = Peer(answers=[httpx.Response(403, json=body)])
+    with pytest.raises(PermissionDenied, match=r"'Bearer \[token\]' is not valid"):
+        peer.fetcher(token_file=str(file)).page("a", 0, 1)
+
+
 def test_what_is_forbidden_names_the_topic() -> None:
     body = {"code": "forbidden", "detail": "the rules say no", "topic": "org.other.a"}
     peer = Peer(answers=[httpx.Response(403, json=body)])

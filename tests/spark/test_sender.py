@@ -275,6 +275,16 @@ def refused(code: str) -> httpx.Response:
     return httpx.Response(200, json={"results": [{"id": "x"}, result, {"id": "y"}]})
 
 
+def test_an_error_does_not_quote_the_token_that_a_gateway_echoes(
+    peer: Peer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HANZO_PUBSUB_TOKEN", "a-very-secret-token")
+    body = {"message": "'Bearer a-very-secret-token' is not valid"}
+    peer.answers = [httpx.Response(403, json=body)]
+    with pytest.raises(PermissionDenied, match=r"'Bearer \[token\]' is not valid"):
+        publish_partition(rows(3), PubSubConfig(URL))
+
+
 def test_a_row_that_the_server_refuses_fails_the_task_or_becomes_a_letter(peer: Peer) -> None:
     for code, error in (("forbidden", PermissionDenied), ("conflict", Conflict)):
         peer.answers = [refused(code)]

@@ -3,6 +3,7 @@
 import { DEVELOPMENT } from '../build.js';
 import { fromCode, type PubSubError } from '../errors.js';
 import { CODES } from '../generated/errors.js';
+import { bareToken } from '../settings/checks.js';
 import { isObject, type JsonObject } from '../wire/guard.js';
 import type { Doubt } from './address.js';
 import { statusOf } from './request.js';
@@ -32,6 +33,9 @@ export interface Elsewhere extends Doubt {
 }
 
 const WAIT_MAX = 3_600_000;
+
+/** Minimum characters of a token that is hidden: a shorter one of a test may be part of a word. */
+const SECRET_MIN = 16;
 
 /** With this status, libraries for WebSockets refuse other requests. */
 const UPGRADE = 426;
@@ -80,6 +84,16 @@ export function readError(
         ? limited(wait)
         : retryAfterOf(response.headers.get('Retry-After'), wall),
   });
+}
+
+/**
+ * The body of a refusal without the token of its request.
+ *
+ * Some gateways quote the header `Authorization` in their error, which ends up in logs.
+ */
+export function withoutToken(body: string, token: string): string {
+  const secret = bareToken(token);
+  return secret.length < SECRET_MIN ? body : body.split(secret).join('[token]');
 }
 
 /** A description of the answer: status and, in development, content type; never the content. */

@@ -22,7 +22,7 @@ import { within } from '../runtime/waiting.js';
 import type { ClientOptions } from '../settings/options.js';
 import { doubtAddress } from './address.js';
 import { type Call, publish, publishBatch } from './calls.js';
-import { describeAnswer, readError } from './problems.js';
+import { describeAnswer, readError, withoutToken } from './problems.js';
 import { remedyOf } from './remedies.js';
 import { ask, statusOf, textOf } from './request.js';
 
@@ -193,12 +193,16 @@ export class Rest {
     const mayRepeat = !publishes || this.features?.has('idempotency') !== false;
     let response: Response;
     let body: string;
+    let token = '';
     try {
-      const token = await this._tokens.current(signal);
+      token = await this._tokens.current(signal);
       run.outcomeUnknown = publishes;
       response = await ask(this._options, token, call, signal);
       const other = response.status === 401 && (await this._tokens.replace(token, signal));
-      if (other) response = await ask(this._options, other, call, signal);
+      if (other) {
+        token = other;
+        response = await ask(this._options, token, call, signal);
+      }
       body = await textOf(response, maxFrame);
     } catch (cause) {
       if (signal.aborted) throw cause;
@@ -242,7 +246,7 @@ export class Rest {
     const status = statusOf(response);
     const refused = NOT_DONE.includes(status);
     const unknown = status >= 500 && !refused && status !== 501;
-    const error = readError(response, body, this._clock.wallMs(), topic, {
+    const error = readError(response, withoutToken(body, token), this._clock.wallMs(), topic, {
       host,
       ...(DEVELOPMENT && doubt),
     });

@@ -33,7 +33,7 @@ import type {
   UnsubscribeFrame,
 } from '../generated/wire.js';
 import { sessionInfo } from '../http/calls.js';
-import { describeAnswer, isPage, readError } from '../http/problems.js';
+import { describeAnswer, isPage, readError, withoutToken } from '../http/problems.js';
 import { ask, bytesOf, statusOf, textOf } from '../http/request.js';
 import { errorInfo, Rest } from '../http/rest.js';
 import { actionOf } from '../session/events.js';
@@ -257,7 +257,8 @@ export class SseTransport implements Transport {
     try {
       while (true) {
         const request = { ...this._subscriptions.request(this._clientId), headers: STREAM };
-        const response = await ask(this._options, this._token ?? '', request, signal);
+        const token = this._token ?? '';
+        const response = await ask(this._options, token, request, signal);
         const { status } = response;
         if (isStream(response)) return response;
         if (MISSING.includes(status) && !this._subscriptions.plain) {
@@ -267,7 +268,7 @@ export class SseTransport implements Transport {
           this._reading.abort();
           this._reading = undefined;
         } else {
-          const body = await refusalOf(response);
+          const body = withoutToken(await refusalOf(response), token);
           if (!signal.aborted) this._refuse(response, body);
           return undefined;
         }

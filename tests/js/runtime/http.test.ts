@@ -106,6 +106,28 @@ test('a message may have any id over HTTP', async () => {
   }
 });
 
+test('an error does not quote the token that a gateway echoes', async () => {
+  for (const status of [400, 401, 403, 502]) {
+    const tokens = ['a-first-secret-token', 'a-renewed-secret-token'];
+    const ps = new PubSub({
+      url: 'http://127.0.0.1:1',
+      getToken: () => tokens.shift() ?? 'a-third-secret-token',
+      restAttempts: 1,
+      fetch: async (_, init) => {
+        const header = new Headers(init?.headers).get('Authorization');
+        const body = { message: `'${header}' is not a valid header`, remedy: header };
+        return Response.json(body, { status });
+      },
+    });
+    await assert.rejects(ps.publish('a.b', { data: 1 }, { via: 'rest' }), (error) => {
+      assert.ok(error instanceof PubSubError);
+      assert.match(error.message, /'Bearer \[token\]' is not a valid header/);
+      return !`${error} ${error.remedy}`.includes('secret-token');
+    });
+    await ps.close();
+  }
+});
+
 test('a refused token is replaced once', async () => {
   const reasons: string[] = [];
   const ps = server.client({

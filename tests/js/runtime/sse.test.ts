@@ -72,6 +72,29 @@ test('a request that ignores its signal does not end the stream that replaced it
   transport.close();
 });
 
+test('an error does not quote the token that a gateway echoes', async () => {
+  const clock = new VirtualClock();
+  const options = readOptions({
+    url: 'http://127.0.0.1:1',
+    token: 'a-very-secret-token',
+    fetch: async (url, init) => {
+      if (String(url).includes('/v1/session')) return Response.json({ client_id: 'c', version: 1 });
+      const header = new Headers(init?.headers).get('Authorization');
+      return Response.json({ message: `${header} may not read` }, { status: 403 });
+    },
+  });
+  const transport = new SseTransport(options, clock, () => 0);
+  const frames: unknown[] = [];
+  transport.open({ opened() {}, frame: (frame) => frames.push(frame), ended() {} });
+  transport.send([{ type: 'auth', token: options.token as string, version: 1 }]);
+  await clock.advance(1);
+  transport.send([{ type: 'subscribe', topics: ['a.b'], ref: '1' }]);
+  await clock.advance(1);
+  transport.close();
+  assert.match(JSON.stringify(frames), /Bearer \[token\] may not read/);
+  assert.doesNotMatch(JSON.stringify(frames), /secret/);
+});
+
 test('streams that the server ends before they are replaced are not kept', async () => {
   const clock = new VirtualClock();
   const signals: AbortSignal[] = [];

@@ -3,11 +3,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import pytest
 
 from hanzoai.pubsub.errors import (
     AuthError,
     OperationTimeout,
+    PubSubError,
     TokenExpired,
 )
 from hanzoai.pubsub.http.rest import Rest
@@ -53,6 +55,25 @@ async def test_a_fixed_token_is_not_tried_twice(server: Any) -> None:
     assert route.call_count == 1
     assert "callback that returns tokens" in caught.value.remedy
     assert OLD not in str(caught.value)
+    await rest.close()
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 502])
+async def test_an_error_does_not_quote_the_token_that_a_gateway_echoes(
+    server: Any, status: int
+) -> None:
+    def echo(request: httpx.Request) -> httpx.Response:
+        header = request.headers["Authorization"]
+        body = {"message": f"'{header}' is not a valid header", "remedy": header}
+        return httpx.Response(status, json=body)
+
+    server.post(MESSAGES).mock(side_effect=echo)
+    tokens = Tokens(renewed="a-renewed-secret-token")
+    tokens.token = "a-first-secret-token"
+    rest = Rest(make_options(), tokens, QuickClock())
+    with pytest.raises(PubSubError, match=r"'Bearer \[token\]' is not a valid header") as caught:
+        await rest.publish(one())
+    assert "secret-token" not in f"{caught.value} {caught.value!r} {caught.value.remedy}"
     await rest.close()
 
 

@@ -17,7 +17,7 @@ from hanzoai.pubsub.generated.wire import (
     SubscribeFrame,
 )
 from hanzoai.pubsub.settings.session import SessionOptions
-from tests.python.sse.rig import Client, Peer, envelope, event, message, numbers, problem
+from tests.python.sse.rig import TOKEN, Client, Peer, envelope, event, message, numbers, problem
 from tests.traces.effects import Acked, Send, Settle
 from tests.traces.events import Connect, Opened, Publish, Received, Token
 from tests.traces.recorder import LoggedSession
@@ -81,6 +81,17 @@ async def test_a_plain_peer_reports_a_bad_token_when_the_stream_opens(
     (frame,) = await client.next()
     assert isinstance(frame, AuthErrorFrame)
     assert frame.code == "token_expired"
+
+
+async def test_an_error_does_not_quote_the_token_that_a_gateway_echoes(
+    client: Client, plain: Peer
+) -> None:
+    await client.authenticate()
+    plain.answer("/v1/subscribe", problem(403, "forbidden", detail=f"Bearer {TOKEN} may not"))
+    client.send(SubscribeFrame(topics=["a"]))
+    (frame,) = await client.next()
+    assert isinstance(frame, ErrorFrame)
+    assert frame.message == "Bearer [token] may not"
 
 
 async def test_a_forbidden_topic_is_reported_and_the_transport_stays_open(

@@ -9,6 +9,7 @@ from pydantic_core import from_json
 from hanzoai.pubsub.errors import from_code
 from hanzoai.pubsub.generated.errors import CODES
 from hanzoai.pubsub.http.status import retry_after_of, wait_of
+from hanzoai.pubsub.settings.checks import bare_token
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,6 +38,9 @@ _CODES: Final[Mapping[int, str]] = {
 
 _ELSEWHERE: Final = frozenset({404, 426})
 """Statuses of WebSocket ports for other requests."""
+
+_SECRET_MIN: Final = 16
+"""Minimum characters of a token that is hidden: a shorter one of a test may be part of a word."""
 
 
 def read_error(
@@ -93,6 +97,15 @@ def read_error(
         field=word_of(fields.get("field")),
         retry_after=wait,
     )
+
+
+def without_token(body: bytes, token: str) -> bytes:
+    """The body of a refusal without the token of its request.
+
+    Some gateways quote the header `Authorization` in their error, which ends up in logs.
+    """
+    secret = bare_token(token).encode()
+    return body if len(secret) < _SECRET_MIN else body.replace(secret, b"[token]")
 
 
 def describe_answer(status: int, headers: Mapping[str, str], body: bytes) -> str:

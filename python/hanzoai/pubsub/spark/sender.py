@@ -24,7 +24,7 @@ from hanzoai.pubsub.errors import (
     from_code,
 )
 from hanzoai.pubsub.http.library import httpx
-from hanzoai.pubsub.http.problems import read_error
+from hanzoai.pubsub.http.problems import read_error, without_token
 from hanzoai.pubsub.spark.connection import (
     PATIENCE,
     WITHOUT_ROUTE,
@@ -159,6 +159,7 @@ class Sender:
                     todo.extendleft((places[half:], places[:half]))
                     sent.retries += 1
                     continue
+                body = without_token(body, token)
                 error_ = read_error(status, headers, body, messages.topics[places[0]])
                 if status in _SOME_ITEM:
                     sent.refused.append((places[0], error_))
