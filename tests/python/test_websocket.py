@@ -617,18 +617,25 @@ async def test_a_transport_that_was_never_opened_is_closed() -> None:
     await transport.close()
 
 
-async def test_dialing_can_be_cancelled() -> None:
+async def test_a_dial_that_is_cancelled_is_cut_although_no_answer_has_come() -> None:
+    asked, cut = asyncio.Event(), asyncio.Event()
+
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.read()
+        await reader.readuntil(b"\r\n\r\n")
+        asked.set()
+        with contextlib.suppress(ConnectionError):
+            await reader.read()
+        cut.set()
 
     async with raw_server(silent) as url:
-        transport = make(url)
+        transport = make(url, open_timeout=600)
         dialing = asyncio.create_task(open_transport(transport))
-        await asyncio.sleep(0.01)
+        await asked.wait()
         dialing.cancel()
         with pytest.raises(asyncio.CancelledError):
             await dialing
         await transport.close()
+        await asyncio.wait_for(cut.wait(), 60)
 
 
 async def test_a_handshake_that_is_answered_after_the_dial_was_given_up_leaves_no_socket() -> None:

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 import ssl
+from socket import SHUT_RDWR
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 from urllib.parse import urlsplit
 
@@ -40,6 +41,8 @@ from hanzoai.pubsub.transports.frames import text_frames
 from hanzoai.pubsub.version import USER_AGENT
 
 if TYPE_CHECKING:
+    import socket
+
     from hanzoai.pubsub.settings.options import ClientOptions
     from hanzoai.pubsub.transports.connection import Owner
 
@@ -76,6 +79,11 @@ async def dial(owner: Owner, options: ClientOptions) -> PicowsConnection:
     parts = urlsplit(url)
     host = parts.hostname or ""
     dialed = PicowsConnection(owner)
+
+    async def connect(_: object) -> socket.socket:
+        dialed.network = await open_socket(host, port_of(parts))
+        return dialed.network
+
     try:
         async with asyncio.timeout(options.open_timeout):
             _, connection = await ws_connect(
@@ -90,7 +98,7 @@ async def dial(owner: Owner, options: ClientOptions) -> PicowsConnection:
                 read_buffer_init_size=_READ,
                 extra_headers={"User-Agent": USER_AGENT},
                 max_redirects=0,
-                socket_factory=lambda _: open_socket(host, port_of(parts)),
+                socket_factory=connect,
             )
     except WSHandshakeError as error:
         answer = error.response
@@ -121,6 +129,7 @@ class PicowsConnection(WSListener):
         self.sent = 0
         self.at_once = False
         self.ended = False
+        self.network: socket.socket | None = None
         self._unwanted = False
         self._leaving = False
         self._parts: list[bytes] = []
@@ -210,8 +219,11 @@ class PicowsConnection(WSListener):
         self._end()
 
     def give_up(self) -> None:
-        """Cut the connection of a cancelled dial: now, or as soon as it is open."""
+        """Cut the connection of a cancelled dial, also one whose handshake was just answered."""
         self._unwanted = True
+        if self.network is not None:
+            with contextlib.suppress(OSError):  # it is closed
+                self.network.shutdown(SHUT_RDWR)
         if hasattr(self, "_socket"):
             # A loop that ends does not wait for a task that began after it cancelled all others.
             self._outlasting.cancel()
