@@ -143,6 +143,27 @@ test('the numbers of a topic are whole at 1280 px, and its chart takes the rest 
   assert.ok(chart >= 24, `${chart} px`);
 });
 
+for (const width of [390, 1280]) {
+  test(`at ${width} px the type of a message is whole, and a long one in the list of its topic`, async (t) => {
+    const server = await startServer(t);
+    const page = await openConsole(t, server, { viewport: { width, height: 844 } });
+    const bot = server.client({ token: server.token('--user', 'bot', '--service') });
+    const topic = 'demo.tools';
+    const long = 'tool.call.completed.again';
+    await bot.publish(topic, { type: 'message.complete', data: 1 });
+    await bot.publish(topic, { type: long, data: 2 });
+    const isCut = (type: string): Promise<boolean> =>
+      page.getByTitle(type, { exact: true }).evaluate((shown) => {
+        return shown.scrollWidth > shown.clientWidth;
+      });
+    await page.goto(`${server.http}/#/messages`);
+    assert.equal(await isCut('message.complete'), false, 'of all topics');
+    await page.goto(`${server.http}/#/topics/${topic}`);
+    await page.locator('.list.narrowed').waitFor();
+    assert.equal(await isCut(long), false, 'of one topic');
+  });
+}
+
 test('the timeline of a topic shows what is live, replayed and missing, and opens a message', async (t) => {
   const server = await startServer(t, ...FREE, '--history-max-messages', '5');
   const page = await openConsole(t, server);
@@ -167,6 +188,12 @@ test('the timeline of a topic shows what is live, replayed and missing, and open
   await shot(page, 'console-timeline');
   const { width = 0 } = (await picture.boundingBox()) ?? {};
   assert.ok(width > 300);
+  const isCut = await picture.evaluate((drawing) => {
+    const [mark = drawing] = drawing.querySelectorAll('rect');
+    const isOver = mark.getBoundingClientRect().left < drawing.getBoundingClientRect().left;
+    return isOver && getComputedStyle(drawing).overflow !== 'visible';
+  });
+  assert.equal(isCut, false, 'the edge cuts the first mark');
   await picture.click({ position: { x: 2, y: 20 } });
   await page.locator('.json', { hasText: '"before"' }).waitFor();
 });

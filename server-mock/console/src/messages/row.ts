@@ -30,7 +30,7 @@ export function row(entry: Entry, toneOf: (topic: string) => number): HTMLElemen
         clockTime(message.timestamp),
       ),
       h('span', { class: 'topic', title: topic }, h('i', { class: 'dot' }), topic),
-      h('span', { class: 'type' }, message.type),
+      h('span', { class: 'type', title: message.type }, message.type),
       h('span', { class: 'data' }, preview(message.data)),
       h('span', { class: 'sender' }, message.sender?.id ?? ''),
       h('span', { class: 'seq' }, message.seq === undefined ? '—' : `#${shortSeq(message.seq)}`),
