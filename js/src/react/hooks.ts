@@ -140,21 +140,19 @@ function useReduced<Value>(
         const { reduce } = given.current;
         if (reduce) value = reduce(value, message);
       };
-      const draw = (): void => {
+      const drawn = (): void => {
         shown = value;
         changed();
       };
       store.held.forEach(fold);
-      draw();
-      const stopMessages = store.onMessage((message) => {
-        fold(message);
-        given.current.onMessage?.(message);
+      drawn();
+      return store.follow({
+        message(message) {
+          fold(message);
+          given.current.onMessage?.(message);
+        },
+        drawn,
       });
-      const stopDrawing = store.drawn(draw);
-      return () => {
-        stopMessages();
-        stopDrawing();
-      };
     };
     return { listen, read: () => shown };
   }, [client, key, isAsked]);

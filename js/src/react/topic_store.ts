@@ -83,6 +83,14 @@ export interface Pace {
   later(milliseconds: number, callback: () => void): () => void;
 }
 
+/** @internal Follows the messages of a store. */
+export interface Follower {
+  /** Called with each message, in order. */
+  message(message: Message): void;
+  /** Called before each rendering. */
+  drawn(): void;
+}
+
 /** @internal One set of topics for components. */
 export interface TopicStore {
   /** The current view. */
@@ -92,21 +100,12 @@ export interface TopicStore {
    *
    * The subscription begins after all components of the same rendering have registered.
    *
+   * @param changed Called with each rendering; a function that no other use has.
    * @returns Ends the use.
    */
   use(wish: TopicOptions | undefined, changed: () => void): () => void;
-  /**
-   * Call a function with each message from now on, in order.
-   *
-   * @returns A function that removes the listener.
-   */
-  onMessage(listener: (message: Message) => void): () => void;
-  /**
-   * Call a function with each rendering, without using the store.
-   *
-   * @returns A function that removes the listener.
-   */
-  drawn(listener: () => void): () => void;
+  /** Let a follower know of its messages, without using it; returns a function that ends this. */
+  follow(follower: Follower): () => void;
   /** The newest messages that have already arrived. */
   readonly held: readonly Message[];
   /** Restart a failed subscription from its positions. */
@@ -139,8 +138,7 @@ export function createStore(
   ended: () => void,
 ): TopicStore {
   const listeners = new Set<() => void>();
-  const drawers = new Set<() => void>();
-  const handlers = new Set<(message: Message) => void>();
+  const followers = new Set<Follower>();
   const over = new AbortController();
   const present = new Map<string, readonly PresenceMember[]>();
   let state = IDLE;
@@ -166,7 +164,7 @@ export function createStore(
     }
     state = { ...state, ...next, messages };
     next = undefined;
-    for (const drawer of drawers) drawer();
+    for (const follower of followers) follower.drawn();
     for (const listener of listeners) listener();
   };
 
@@ -195,9 +193,9 @@ export function createStore(
     if (event.kind === 'message') {
       arrived.push(event.message);
       pending.message(event.message);
-      for (const handle of handlers) {
+      for (const follower of followers) {
         try {
-          handle(event.message);
+          follower.message(event.message);
         } catch (error) {
           // An error of the program does not end the subscription.
           queueMicrotask(() => {
@@ -272,7 +270,7 @@ export function createStore(
       return state;
     },
     use(wish, changed) {
-      const leave = attach(listeners, changed);
+      listeners.add(changed);
       keep();
       if (wish) {
         first ??= wish;
@@ -282,7 +280,7 @@ export function createStore(
       }
       queueMicrotask(begin);
       return () => {
-        leave();
+        listeners.delete(changed);
         if (listeners.size) return;
         keep = pace.later(LINGER, () => {
           over.abort();
@@ -291,8 +289,10 @@ export function createStore(
       };
     },
     send: (message, options) => pending.send(message, options),
-    onMessage: (listener) => attach(handlers, listener),
-    drawn: (listener) => attach(drawers, listener),
+    follow(follower) {
+      followers.add(follower);
+      return () => followers.delete(follower);
+    },
     get held() {
       return [...state.messages, ...arrived];
     },
@@ -300,16 +300,6 @@ export function createStore(
       for (const part of failed.splice(0)) void subscribe(part);
     },
   };
-}
-
-/** Call a function as often as it was added; returns a function that removes it once. */
-function attach<Given extends unknown[]>(
-  listeners: Set<(...given: Given) => void>,
-  listener: (...given: Given) => void,
-): () => void {
-  const own = (...given: Given): void => listener(...given);
-  listeners.add(own);
-  return () => listeners.delete(own);
 }
 
 /** The error of a client's last failure, if it is about the token. */

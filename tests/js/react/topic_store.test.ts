@@ -57,7 +57,7 @@ test('an immediate remount keeps the subscription', async () => {
 
 test('the subscription ends some time after the last unmount', async () => {
   const { store, beat, asked, ended } = makeStore();
-  const leave = [store.use({}, nothing), store.use({}, nothing)];
+  const leave = [() => {}, () => {}].map((changed) => store.use({}, changed));
   await settle();
   leave[0]?.();
   beat.pass(500);
