@@ -9,14 +9,15 @@ import { subscribe } from './subscriber.js';
 import type { SubscribeOptions } from './subscribing.js';
 import type { Subscription } from './subscription.js';
 import type { Timed } from './waiting.js';
-
-export { watch } from './watch.js';
+import { watch } from './watch.js';
 
 /** The operations of a client. */
 export interface Background {
   readonly deliveries: Deliveries;
   readonly publisher: Publisher;
   connected(options: Timed): Promise<void>;
+  /** Watch for the network, for a page that is shown again, and for the end of a suspension. */
+  watch(): void;
   subscribe<Data>(
     topics: readonly string[],
     options: SubscribeOptions<Data> & Timed,
@@ -33,6 +34,9 @@ export function background(client: Client): Background {
     deliveries,
     publisher,
     connected: (options) => connected(client, options),
+    // Without it, an unanswered ping detects the loss: the page of a simulated browser may reject
+    // the signal of its listeners.
+    watch: () => void watch(client).catch(() => {}),
     subscribe: (topics, options) => subscribe(client, deliveries, publisher, topics, options),
   };
 }

@@ -14,7 +14,7 @@ import type { Recent } from './stream.js';
 import type { TokenSource } from './tokens.js';
 import type { Timed, Waiting } from './waiting.js';
 
-/** Time, randomness, transports and the platform. */
+/** Time, randomness and transports. */
 export interface Environment {
   /** Whether there are WebSockets; default true. */
   readonly hasWebSocket?: ((options: ClientOptions) => boolean) | undefined;
@@ -29,12 +29,6 @@ export interface Environment {
     options: ClientOptions,
     alone?: boolean,
   ): Transport | Promise<Transport>;
-  /**
-   * Watch for a restored network, a page that is visible again, and the end of a suspension.
-   *
-   * @param client Notified unless its connection is open, until it has ended.
-   */
-  watch(client: Client): void;
 }
 
 /** Publishes over HTTP; undefined if there is no HTTP API, and nothing was published. */

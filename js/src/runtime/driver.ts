@@ -338,7 +338,7 @@ export class Driver implements Owner, Ports {
   connect(): void {
     if (this.state !== 'initialized') return;
     if (DEVELOPMENT) checkPlatform(this.options, this.environment);
-    this.environment.watch(this);
+    void this._provided.then((background) => background?.watch());
     this.perform((session) =>
       session.connect(this.environment.opened?.has(this.options.socketUrl)),
     );

@@ -1,11 +1,10 @@
-/** The environment of the platform: time, randomness, transports, and wake-up signals. */
+/** The environment of the platform: time, randomness, transports. */
 
 import { DEVELOPMENT } from '../build.js';
 import { SystemClock } from '../clock.js';
 import { invalid } from '../settings/checks.js';
 import type { ClientOptions } from '../settings/options.js';
 import { WebSocketTransport } from '../transports/websocket.js';
-import { BACKGROUND } from './background_part.js';
 import type { Environment } from './client.js';
 
 /** @throws InvalidOption A WebSocket is required, but the platform has none. */
@@ -36,12 +35,5 @@ export const platform: Environment = {
     return import('../transports/sse.js').then(
       (sse) => new sse.SseTransport(options, clock, random),
     );
-  },
-  watch(client) {
-    // Without it, an unanswered ping detects the loss: it may not load, and the page of a simulated
-    // browser may reject the signal of its listeners.
-    BACKGROUND.load()
-      .then(({ watch }) => watch(client))
-      .catch(() => {});
   },
 };

@@ -508,6 +508,24 @@ test('a signal that is aborted just after a part has loaded leaves no subscripti
   await ps.close();
 });
 
+test('a client notices a suspension although its operations did not load at first', async () => {
+  const { ps, peer, clock } = virtualClient();
+  await operations(broken, async () => {
+    const failed = assert.rejects(ps.connect({ timeout: 100 }), { cause: NETWORK });
+    await clock.advance(100);
+    await failed;
+  });
+  const again = ps.connect();
+  await clock.advance(2_000);
+  await again;
+  const before = peer.sockets.length;
+  clock.sleep(3_600_000, false);
+  await clock.advance(5_001);
+  assert.equal(peer.sockets.length, before + 1);
+  assert.equal(ps.state, 'connected');
+  await ps.close();
+});
+
 test('a publish that is cancelled while a part loads does not let others overtake', async () => {
   const { ps, peer } = virtualClient();
   const gate = deferred<void>();
