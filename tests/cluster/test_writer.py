@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import MovedError, OutOfMemoryError, ReadOnlyError
+from redis.exceptions import MovedError, NoScriptError, OutOfMemoryError, ReadOnlyError
 
 from pubsub_server.backplane import Published
 from pubsub_server.backplanes.redis.layout import PLACE, Item
@@ -19,6 +19,7 @@ from pubsub_server.backplanes.redis.writer import (
     LINEAGE_EVERY,
     LOG_EVERY,
     REFUSED_FOR,
+    WAITING_BYTES,
     WAITING_MESSAGES,
     Lane,
     Load,
@@ -118,11 +119,12 @@ class Stuck(Open):
 
 
 class Clock:
-    """Clock of the loop, which the test sets."""
+    """Clock of the loop, which the test sets; `set` counts the timers."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._timers: list[tuple[float, Callable[[], None]]] = []
+        self.set = 0
         self.now = self._loop.time()
         self.call_soon = self._loop.call_soon
 
@@ -131,6 +133,7 @@ class Clock:
 
     def call_at(self, when: float, work: Callable[[], None]) -> asyncio.TimerHandle:
         self._timers.append((when, work))
+        self.set += 1
         return asyncio.TimerHandle(when, work, (), self._loop)
 
     def advance(self, seconds: float) -> None:
@@ -651,6 +654,74 @@ async def test_rejected_publishes_are_logged_once_a_minute_and_until_one_is_acce
         "Redis accepts publishes again",
     )
     assert logged == [[], [away, again], [], [], [], [], [away, again]]
+
+
+async def test_a_publish_that_a_new_connection_performs_ends_the_report_of_rejections(
+    tasks: Tasks, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = Store()
+    lane = lane_to(store, Load(), tasks)
+    clock: Any = Clock()
+    lane._loop = clock
+    async with asyncio.timeout(BOUND):
+        late = publish(lane, [item("id1", "ana")])
+        await store.asked.wait()
+        clock.advance(PATIENCE)
+        assert isinstance((await late)[0], ServiceError)
+        store.away = False
+        for id in ("id2", "id3"):
+            assert isinstance((await publish(lane, [item(id, "ana")]))[0], Published)
+        await lane.close()
+    assert [record.getMessage() for record in caplog.records] == [
+        "Redis cannot be reached, and publishes are rejected (ConnectionError)",
+        "Redis accepts publishes again",
+    ]
+
+
+async def test_a_call_of_an_unknown_script_is_repeated_without_a_search_for_another_server(
+    tasks: Tasks,
+) -> None:
+    store = Open()
+    store.away = False
+    lane = lane_to(store, Load(), tasks)
+    async with asyncio.timeout(BOUND):
+        answer = publish(lane, [item("id1", "ana")])
+        await store.asked.wait()
+        store.done(NoScriptError("no matching script"))
+        assert isinstance((await answer)[0], Published)
+        await lane.close()
+    assert (store.failures, store.taken) == ([], ["id1"])
+
+
+async def test_the_publishes_that_wait_have_one_timer(tasks: Tasks) -> None:
+    store = Open()
+    lane = lane_to(store, Load(), tasks)
+    clock: Any = Clock()
+    lane._loop = clock
+    async with asyncio.timeout(BOUND):
+        answers = [publish(lane, [item(id, "ana")]) for id in ("id1", "id2", "id3")]
+        await store.asked.wait()
+        assert clock.set == 1
+        store.done([NEW] * 3)
+        for answer in answers:
+            assert isinstance((await answer)[0], Published)
+        await lane.close()
+
+
+async def test_a_publish_that_exceeds_the_bytes_that_may_wait_is_refused(tasks: Tasks) -> None:
+    store, load = Open(), Load()
+    lane = lane_to(store, load, tasks)
+    async with asyncio.timeout(BOUND):
+        load.bytes = WAITING_BYTES
+        fits = publish(lane, [item("id1", "ana")])
+        await store.asked.wait()
+        large = item("id2", "ben")
+        large.size = 1
+        (full,) = await publish(lane, [large])
+        assert getattr(full, "message", "") == "too many publishes wait for Redis"
+        store.done([NEW])
+        assert isinstance((await fits)[0], Published)
+        await lane.close()
 
 
 async def test_a_repeat_of_a_call_that_may_have_been_performed_is_no_duplicate(

@@ -310,3 +310,17 @@ async def test_a_publish_that_waits_for_its_rate_ends_with_its_connection(
         await until(lambda: server.stats.connections["hub"] == 0)
         await until(lambda: not session._working)
     assert [each.getMessage() for each in caplog.records if each.levelname == "ERROR"] == []
+
+
+async def test_a_subscriber_whose_connection_is_closing_is_not_counted() -> None:
+    async with relay() as (server, url), hub(url) as sender, hub(url) as stays:
+        await stays.subscribe(LOCAL)
+        assert await sender.publish(b"x", LOCAL) == 1
+        listener: Any = server.server._byte_listeners[0]
+        others = set(listener.connections.open)
+        async with hub(url) as leaves:
+            await leaves.subscribe(LOCAL)
+            (session,) = listener.connections.open - others
+            # Its last bytes are still being sent.
+            session._closing = True
+            assert await sender.publish(b"x", LOCAL) == 1

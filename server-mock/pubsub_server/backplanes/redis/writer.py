@@ -295,8 +295,6 @@ class Lane:
         """Finish what waits, refuse what comes."""
         self._closed = True
         await self._idle.wait()
-        if self._timer is not None:
-            self._timer.cancel()
 
     # ------------------------------------------------------------ inside
 
