@@ -62,6 +62,10 @@ declare global {
   function $props(): any;
   function $derived<T>(value: T): T;
   function $state<T>(value: T): T;
+  namespace $state {
+    function raw<T>(value: T): T;
+  }
+  function $effect(run: () => () => void): void;
 }
 `;
 
@@ -113,6 +117,7 @@ before(() => {
     ['get_token.ts', 'docs.integrations', 'docs.react', 'docs.streams', 'docs.signed', 'docs.tabs'],
     ['pubsub_token.ts', 'docs.browsers'],
     ['pubsub.ts', 'docs.integrations', 'docs.streams', 'docs.signed', 'docs.tabs'],
+    ['pubsub_server.ts', 'docs.integrations', 'docs.streams'],
   ] as const)
     for (const home of homes)
       copyFileSync(join(folder, 'docs.typescript', file), join(folder, home, file));

@@ -31,27 +31,36 @@ export interface UsedStream extends StreamControls {
 }
 
 /**
- * Follow a stream until the scope ends, which does not cancel it. If the topic changes, following
- * starts again.
+ * Follow a stream until the scope ends, which does not cancel it. If the topic, the `id` or the
+ * `sender` changes, following starts again.
  *
  * @param topic A topic without wildcards, or a ref or getter of one. null reads nothing.
+ * @param options Options, or a ref or getter of them.
  */
 export function useStream<Topics extends object>(
   client: PubSub<Topics>,
   topic: MaybeRefOrGetter<string | null | undefined>,
-  options: StreamOptions = {},
+  options: MaybeRefOrGetter<StreamOptions> = {},
 ): UsedStream {
   const state = shallowRef(IDLE);
   let view: StreamView | undefined;
-  const follow = (name: string | null | undefined): void => {
+  const follow = (): void => {
+    const name = toValue(topic);
     view?.leave();
     const show = (shown: StreamState): void => {
       state.value = shown;
     };
-    view = name ? new StreamView(client as unknown as PubSub, name, options, show) : undefined;
+    view = name
+      ? new StreamView(client as unknown as PubSub, name, toValue(options), show)
+      : undefined;
     if (!view) state.value = IDLE;
   };
-  const begin = (): void => void watch(() => toValue(topic), follow, { immediate: true });
+  const sources = [
+    () => toValue(topic),
+    () => toValue(options).id,
+    () => toValue(options).sender,
+  ] as const;
+  const begin = (): void => void watch(sources, follow, { immediate: true });
   const scope = getCurrentScope();
   // A server renders components, but never mounts them or ends their scopes.
   if (getCurrentInstance()?.isMounted === false) onMounted(() => scope?.active && scope.run(begin));

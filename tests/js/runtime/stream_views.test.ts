@@ -102,6 +102,24 @@ test('useStream of Vue follows the topic that a ref names, and leaves with its s
   await server.stop();
 });
 
+test('useStream of Vue follows the answer whose id its options name', async () => {
+  const server = await new MemoryServer().start();
+  await begun(server, 'r1');
+  await begun(server, 'r2');
+  const id = shallowRef('r1');
+  const scope = effectScope();
+  const used = scope.run(() => useStream(server.client(), TOPIC, () => ({ id: id.value })));
+  assert.ok(used);
+  const { state } = used;
+  await until(server, () => state.value.text === 'r1 begins, ');
+  id.value = 'r2';
+  await nextTick();
+  assert.equal(state.value.text, '');
+  await until(server, () => state.value.text === 'r2 begins, ');
+  scope.stop();
+  await server.stop();
+});
+
 const nothing = (): void => {};
 /** Renders elements of a page that nobody sees. */
 const { createApp } = createRenderer<object, object>({
