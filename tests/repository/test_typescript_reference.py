@@ -16,6 +16,7 @@ PLATFORM: Final = frozenset(
         "AsyncIterableIterator",
         "Date",
         "Error",
+        "Exclude",
         "Headers",
         "Iterable",
         "MaybeRefOrGetter",
