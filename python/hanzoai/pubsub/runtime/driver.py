@@ -10,7 +10,7 @@ import asyncio
 import itertools
 import logging
 import math
-from typing import TYPE_CHECKING, TypeVarTuple
+from typing import TYPE_CHECKING, Final, TypeVarTuple
 
 from hanzoai.pubsub.errors import AuthRefused, ClosedError
 from hanzoai.pubsub.generated.lifecycle import PUBLIC
@@ -22,7 +22,6 @@ from hanzoai.pubsub.runtime.failures import Failures, describe_failure, rejected
 from hanzoai.pubsub.runtime.ownership import Owner
 from hanzoai.pubsub.runtime.steps import Steps
 from hanzoai.pubsub.runtime.waiters import Waiters
-from hanzoai.pubsub.runtime.watch import INTERVAL, Watch
 from hanzoai.pubsub.session.ports import Unknown
 from hanzoai.pubsub.session.session import Session
 from hanzoai.pubsub.settings.checks import check_seconds
@@ -56,6 +55,12 @@ if TYPE_CHECKING:
 Ts = TypeVarTuple("Ts")
 
 logger = logging.getLogger("hanzoai.pubsub")
+
+_WATCH: Final = 5.0
+"""Seconds between two checks whether the machine was suspended (LIFE-5)."""
+
+_SUSPENDED: Final = 5.0
+"""Seconds by which the wall clock must get ahead of the monotonic clock to show a suspension."""
 
 
 class Driver:
@@ -237,7 +242,7 @@ class Driver:
     def connect(self) -> None:
         """Connect, unless this was requested before."""
         if self.failures.state == "initialized":
-            self._watch(Watch(self.clock))
+            self._watch(math.inf)
             self.call(self.session.connect, opened=self.options.socket_url in self._opened)
 
     async def close(self, timeout: float | None) -> float:
@@ -324,10 +329,16 @@ class Driver:
         if timer is not None:
             timer.cancel()
 
-    def _watch(self, watch: Watch) -> None:
-        """Tell the session when the machine was suspended."""
-        self._start("watch", INTERVAL, lambda: self._watch(watch))
-        if watch.slept():
+    def _watch(self, before: float) -> None:
+        """Tell the session when the machine was suspended: only the wall clock went on.
+
+        Args:
+            before: The difference of the clocks at the last check.
+        """
+        difference = self.clock.wall_ms() / 1000 - self.clock.now()
+        self._start("watch", _WATCH, lambda: self._watch(difference))
+        if difference - before > _SUSPENDED:
+            logger.info("The machine slept for %.0f s", difference - before)
             self.call(self.session.woke)
 
     def _fire(self, name: TimerName) -> None:
