@@ -24,7 +24,7 @@ def lifecycle(machine: Lifecycle) -> str:
     Faults, which cannot happen, are left out. So are final states, which ignore all events.
     """
     public = dict.fromkeys(machine.public.values())
-    welcomed = _welcomed(machine)
+    elsewhere = _welcomed(machine) | set(machine.timers.values())
     out = [
         header("//", "spec/lifecycle.yaml"),
         "",
@@ -61,10 +61,10 @@ def lifecycle(machine: Lifecycle) -> str:
     out += [
         "}",
         "",
-        *_functions(machine, [event for event in machine.sources if event not in welcomed]),
+        *_functions(machine, [event for event in machine.sources if event not in elsewhere]),
         "/** What happens when a timer runs out. */",
         "export const ON_TIMER: Readonly<Record<string, <E>(m: Steps<E>, e: E) => void>> = {",
-        *(f"  {timer}: {_function(event)}," for timer, event in machine.timers.items()),
+        *(line for timer in machine.timers for line in _timer(machine, timer)),
         "};",
         "",
     ]
@@ -100,13 +100,24 @@ def _functions(machine: Lifecycle, events: Iterable[str]) -> Iterator[str]:
     for event in events:
         body = "\n".join(_event(machine, event))
         name = _function(event)
-        yield f"/** {_describe(machine, event, machine.sources[event])} */"
+        yield f"/** `{event}`, from the {machine.sources[event]}. */"
         if same := written.get(body):
             yield from (f"export const {name}: typeof {same} = {same};", "")
             continue
         written[body] = name
-        given = "e" if re.search(r"\be\b", body) else "_"
-        yield from (f"export function {name}<E>(m: Steps<E>, {given}: E): void {{", body, "}", "")
+        yield from (f"export function {name}<E>(m: Steps<E>, {_given(body)}: E): void {{", body)
+        yield from ("}", "")
+
+
+def _timer(machine: Lifecycle, timer: str) -> list[str]:
+    """The method for a timer that ran out."""
+    body = "\n".join(_event(machine, machine.timers[timer]))
+    return [f"{timer}(m, {_given(body)}) {{", body, "},"]
+
+
+def _given(body: str) -> str:
+    """The name of the event as an argument."""
+    return "e" if re.search(r"\be\b", body) else "_"
 
 
 def _field(guard: str) -> str:
@@ -115,11 +126,6 @@ def _field(guard: str) -> str:
 
 def _function(event: str) -> str:
     return camel(f"on_{event.replace('.', '_')}")
-
-
-def _describe(machine: Lifecycle, event: str, source: str) -> str:
-    timer = next((timer for timer, fired in machine.timers.items() if fired == event), None)
-    return f"The timer `{timer}` ran out." if timer else f"`{event}`, from the {source}."
 
 
 def _event(machine: Lifecycle, event: str) -> list[str]:

@@ -436,168 +436,132 @@ export function onCalled<E>(m: Steps<E>, e: E): void {
   }
 }
 
-/** The timer `fetch` ran out. */
-export function onFetchTimeout<E>(m: Steps<E>, e: E): void {
-  switch (m.state) {
-    case 'resolving':
-      m._planRetry(e);
-      m._enter(m._overdue ? 'suspended' : 'waiting', e);
-      m._credentials._abandon();
-      m._attempts._schedule();
-      break;
-    case 'dialing':
-    case 'authenticating':
-    case 'waiting':
-    case 'suspended':
-      m._credentials._abandon();
-      break;
-    case 'connected':
-      m._credentials._abandon();
-      m._scheduleRefetch(e);
-      break;
-    default:
-  }
-}
-
-/** The timer `open` ran out. */
-export function onOpenTimeout<E>(m: Steps<E>, e: E): void {
-  m._planRetry(e);
-  m._enter(m._overdue ? 'suspended' : 'waiting', e);
-  m._leave(e);
-  m._countFailure(e);
-  m._attempts._schedule();
-}
-
-/** The timer `ping` ran out. */
-export function onPingDue<E>(m: Steps<E>, e: E): void {
-  if (m.state === 'connected') {
-    m._sendPing(e);
-    m._start('pong');
-  }
-}
-
-/** The timer `pong` ran out. */
-export function onPongTimeout<E>(m: Steps<E>, e: E): void {
-  if (m.state === 'connected') {
-    if (m._dataArrived(e)) {
-      m._start('ping');
-    } else {
-      m._planRetry(e);
-      m._enter('waiting', e);
-      m._leave(e);
-      m._attempts._schedule();
-    }
-  }
-}
-
-/** The timer `retry` ran out. */
-export function onRetryDue<E>(m: Steps<E>, e: E): void {
-  if (m._hasToken) {
-    m._enter('dialing', e);
-    m._dial(e);
-  } else {
-    m._enter('resolving', e);
-    m._fetchToken(e);
-  }
-}
-
-/** The timer `refresh` ran out. */
-export function onRefreshDue<E>(m: Steps<E>, e: E): void {
-  if (m.state === 'connected') {
-    m._fetchToken(e);
-  }
-}
-
-/** The timer `expiry` ran out. */
-export function onTokenExpired<E>(m: Steps<E>, e: E): void {
-  switch (m.state) {
-    case 'dialing':
-    case 'authenticating':
-    case 'waiting':
-    case 'suspended':
-      m._forgetToken(e);
-      break;
-    case 'connected':
-      m._forgetToken(e);
-      m._fetchToken(e);
-      break;
-    default:
-  }
-}
-
-/** The timer `stable` ran out. */
-export function onStableDue<E>(m: Steps<E>, e: E): void {
-  if (m.state === 'connected') {
-    m._resetRetry(e);
-    m._noteStable(e);
-  }
-}
-
-/** The timer `suspend` ran out. */
-export function onSuspendDue<E>(m: Steps<E>, e: E): void {
-  if (m.state === 'waiting') {
-    m._enter('suspended', e);
-  }
-}
-
-/** The timer `fallback` ran out. */
-export function onFallbackDue<E>(m: Steps<E>, e: E): void {
-  switch (m.state) {
-    case 'resolving':
-    case 'waiting':
-    case 'suspended':
-      if (m._shouldFallBack) {
-        m._choice._change();
-      }
-      break;
-    case 'dialing':
-      if (m._shouldFallBack) {
-        m._leave(e);
-        m._choice._change();
-        m._dial(e);
-      } else {
-        m._probeHttp(e);
-      }
-      break;
-    case 'authenticating':
-      if (m._shouldFallBack) {
-        m._enter('dialing', e);
-        m._leave(e);
-        m._choice._change();
-        m._dial(e);
-      } else {
-        m._probeHttp(e);
-      }
-      break;
-    default:
-  }
-}
-
-/** The timer `upgrade` ran out. */
-export function onUpgradeDue<E>(m: Steps<E>, e: E): void {
-  if (m.state === 'connected') {
-    m._probe(e);
-  }
-}
-
-/** The timer `drain` ran out. */
-export function onDrainTimeout<E>(m: Steps<E>, e: E): void {
-  m._enter('closed', e);
-  m._finish(e);
-}
-
 /** What happens when a timer runs out. */
 export const ON_TIMER: Readonly<Record<string, <E>(m: Steps<E>, e: E) => void>> = {
-  fetch: onFetchTimeout,
-  open: onOpenTimeout,
-  ping: onPingDue,
-  pong: onPongTimeout,
-  retry: onRetryDue,
-  refresh: onRefreshDue,
-  expiry: onTokenExpired,
-  stable: onStableDue,
-  suspend: onSuspendDue,
-  fallback: onFallbackDue,
-  upgrade: onUpgradeDue,
-  drain: onDrainTimeout,
+  fetch(m, e) {
+    switch (m.state) {
+      case 'resolving':
+        m._planRetry(e);
+        m._enter(m._overdue ? 'suspended' : 'waiting', e);
+        m._credentials._abandon();
+        m._attempts._schedule();
+        break;
+      case 'dialing':
+      case 'authenticating':
+      case 'waiting':
+      case 'suspended':
+        m._credentials._abandon();
+        break;
+      case 'connected':
+        m._credentials._abandon();
+        m._scheduleRefetch(e);
+        break;
+      default:
+    }
+  },
+  open(m, e) {
+    m._planRetry(e);
+    m._enter(m._overdue ? 'suspended' : 'waiting', e);
+    m._leave(e);
+    m._countFailure(e);
+    m._attempts._schedule();
+  },
+  ping(m, e) {
+    if (m.state === 'connected') {
+      m._sendPing(e);
+      m._start('pong');
+    }
+  },
+  pong(m, e) {
+    if (m.state === 'connected') {
+      if (m._dataArrived(e)) {
+        m._start('ping');
+      } else {
+        m._planRetry(e);
+        m._enter('waiting', e);
+        m._leave(e);
+        m._attempts._schedule();
+      }
+    }
+  },
+  retry(m, e) {
+    if (m._hasToken) {
+      m._enter('dialing', e);
+      m._dial(e);
+    } else {
+      m._enter('resolving', e);
+      m._fetchToken(e);
+    }
+  },
+  refresh(m, e) {
+    if (m.state === 'connected') {
+      m._fetchToken(e);
+    }
+  },
+  expiry(m, e) {
+    switch (m.state) {
+      case 'dialing':
+      case 'authenticating':
+      case 'waiting':
+      case 'suspended':
+        m._forgetToken(e);
+        break;
+      case 'connected':
+        m._forgetToken(e);
+        m._fetchToken(e);
+        break;
+      default:
+    }
+  },
+  stable(m, e) {
+    if (m.state === 'connected') {
+      m._resetRetry(e);
+      m._noteStable(e);
+    }
+  },
+  suspend(m, e) {
+    if (m.state === 'waiting') {
+      m._enter('suspended', e);
+    }
+  },
+  fallback(m, e) {
+    switch (m.state) {
+      case 'resolving':
+      case 'waiting':
+      case 'suspended':
+        if (m._shouldFallBack) {
+          m._choice._change();
+        }
+        break;
+      case 'dialing':
+        if (m._shouldFallBack) {
+          m._leave(e);
+          m._choice._change();
+          m._dial(e);
+        } else {
+          m._probeHttp(e);
+        }
+        break;
+      case 'authenticating':
+        if (m._shouldFallBack) {
+          m._enter('dialing', e);
+          m._leave(e);
+          m._choice._change();
+          m._dial(e);
+        } else {
+          m._probeHttp(e);
+        }
+        break;
+      default:
+    }
+  },
+  upgrade(m, e) {
+    if (m.state === 'connected') {
+      m._probe(e);
+    }
+  },
+  drain(m, e) {
+    m._enter('closed', e);
+    m._finish(e);
+  },
 };
