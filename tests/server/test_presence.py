@@ -86,6 +86,24 @@ def test_an_update_without_a_topic_is_for_all(alone: Presence) -> None:
     assert members(alone, "t")[0].status == "idle"
 
 
+def test_topics_that_change_together_share_their_metadata_and_others_keep_theirs(
+    alone: Presence,
+) -> None:
+    for topic in ("u", "v"):
+        alone.join("a", ALICE, topic, 12)
+    alone.update("a", None, {"k": 1}, 50)
+    alone.update("a", "v", {"own": 2}, 50)
+    changed = {topic: member.metadata for topic, member in alone.update("a", None, {"l": 3}, 50)}
+    assert changed == {
+        "t": {"k": 1, "l": 3},
+        "u": {"k": 1, "l": 3},
+        "v": {"k": 1, "own": 2, "l": 3},
+    }
+    assert changed["t"] is changed["u"]
+    alone.update("a", "t", {"k": 9}, 50)
+    assert members(alone, "u")[0].metadata == {"k": 1, "l": 3}
+
+
 def test_an_update_where_one_is_no_member_is_an_error(alone: Presence) -> None:
     with pytest.raises(ServiceError) as caught:
         alone.update("a", "other", {}, 50)

@@ -245,7 +245,7 @@ class Presence:
             raise ServiceError(
                 "invalid_payload", "`data.metadata` must be an object", field="data.metadata"
             )
-        merged = [_merge(place.metadata, extra) for _, place in places]
+        merged = _merge_each([place.metadata for _, place in places], extra)
         for (_, place), metadata in zip(places, merged, strict=True):
             place.metadata = metadata
             for name, value in texts.items():
@@ -308,6 +308,18 @@ def _text(data: Mapping[str, Any], name: str) -> str | None:
             field=f"data.{name}",
         )
     return value or None
+
+
+def _merge_each(
+    olds: Sequence[dict[str, Any] | None], extra: Mapping[str, Any]
+) -> list[dict[str, Any] | None]:
+    # A client with a thousand topics changes all of them with one frame. They usually share their
+    # metadata, so merge it once, and let them share the result: it is never changed in place.
+    known: dict[int, dict[str, Any] | None] = {}
+    for old in olds:
+        if id(old) not in known:
+            known[id(old)] = _merge(old, extra)
+    return [known[id(old)] for old in olds]
 
 
 def _merge(old: dict[str, Any] | None, extra: Mapping[str, Any]) -> dict[str, Any] | None:
