@@ -470,6 +470,27 @@ async def test_batches_over_http_take_turns(monkeypatch: pytest.MonkeyPatch) -> 
         assert busiest <= 2
 
 
+async def test_the_subscriptions_of_an_event_stream_take_turns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with running_server() as server:
+        sizes: list[int] = []
+
+        async def turn(size: int) -> None:
+            sizes.append(size)
+
+        monkeypatch.setattr(server.hub, "turn", turn)
+        headers = {"Authorization": f"Bearer {server.token()}", "Content-Type": "application/json"}
+        body = b'{"subscriptions": [{"topics": ["demo.a"]}]}'
+        async with (
+            asyncio.timeout(BOUND),
+            http_client(base_url=server.http) as client,
+            client.stream("POST", "/v1/subscribe", headers=headers, content=body) as answer,
+        ):
+            assert answer.status_code == 200
+        assert sizes == [len(body)]
+
+
 async def test_snapshots_of_many_members_take_turns_before_later_changes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -142,7 +142,9 @@ class EventStreams:
         """`POST /v1/subscribe`: each subscription with its own positions and answer."""
         token = requests.token(request)
         await requests.identify(self._service, request)
-        body = await requests.json_object(request, MAX_BODY, self._settings.body_timeout / 1000)
+        body = await requests.json_object(
+            request, MAX_BODY, self._settings.body_timeout / 1000, self._service.turn
+        )
         items = documents.sequence(body.get("subscriptions"))
         if items is None or not 0 < len(items) <= MAX_SUBSCRIPTIONS:
             raise ServiceError(
