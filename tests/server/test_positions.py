@@ -178,6 +178,13 @@ async def test_the_answer_comes_when_the_time_is_over(rest: httpx.AsyncClient) -
     assert found["demo.x"]["last"] == last
 
 
+async def test_a_held_request_ends_with_its_token(server: RunningServer) -> None:
+    async with api(server, server.token(ttl=1)) as alice, asyncio.timeout(BOUND / 3):
+        found = await ask(alice, "demo.x", after={"demo.x": 0}, wait_ms=30_000)
+        assert found["demo.x"]["last"] == 0
+        problem(await alice.post(PATH, json={"topics": ["demo.x"]}), 401, "token_expired")
+
+
 async def test_the_held_request_of_a_disconnected_client_ends(
     server: RunningServer, rest: httpx.AsyncClient
 ) -> None:

@@ -95,11 +95,15 @@ class Positions:
         found = await self._read(wanted, allowed)
         if not wanted.wait or self._ended or _moved(found, wanted.after):
             return found
+        seconds = wanted.wait / 1000
+        if identity.expires_at is not None:
+            # What moves after that is not for this caller.
+            seconds = min(seconds, (identity.expires_at - self._core.today()) / 1000)
         held = self._hold(identity, wanted, allowed)
         gone.add_done_callback(held.wake)
         try:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(wanted.wait / 1000):
+                async with asyncio.timeout(seconds):
                     while not (self._ended or gone.done()):
                         held.woken.clear()
                         found = await self._read(wanted, allowed, wanted.topics)
