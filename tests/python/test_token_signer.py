@@ -157,6 +157,11 @@ def test_a_key_that_no_server_accepts_is_refused_without_showing_it(text: str) -
         ("ttl", {"user": "u", "ttl": float("nan")}),
         ("ttl", {"user": "u", "ttl": timedelta(days=367)}),
         ("extra", {"user": "u", "extra": {"sub": "other"}}),
+        ("kind", {"user": "u", "kind": "root"}),
+        ("orgs", {"user": "u", "orgs": "acme"}),
+        ("sessions_owned", {"user": "u", "sessions_owned": "s1"}),
+        ("sessions_shared", {"user": "u", "sessions_shared": "s1"}),
+        ("agents", {"user": "u", "agents": "bot1"}),
     ],
 )
 def test_an_argument_out_of_range_is_named(field: str, arguments: dict[str, Any]) -> None:

@@ -39,6 +39,8 @@ TTL_MAX: Final = 366 * 86_400.0
 
 RSA_BITS: Final = 2048
 
+_KINDS: Final = ("user", "service", "admin", "agent")
+
 _RESERVED: Final = frozenset({"iss", "aud", "iat", "nbf", "exp", *CLAIMS.values()})
 
 
@@ -117,12 +119,28 @@ class TokenSigner:
             A token as ``get_token`` returns it: ``value`` is the JWT, ``expires_at`` Unix seconds.
 
         Raises:
-            InvalidOption: ``user``, ``ttl`` or ``extra`` is out of range.
+            InvalidOption: ``user``, ``kind``, ``ttl`` or ``extra`` is out of range, or a list is a
+                single text, whose characters would become its entries.
         """
         import jwt
 
         if not 1 <= len(user) <= 128:
             raise _invalid("user", f"`user` has {len(user)} characters.", "Pass 1 to 128.")
+        if kind not in _KINDS:
+            raise _invalid(
+                "kind", f"`kind` is {kind!r}.", f"Pass one of {', '.join(map(repr, _KINDS))}."
+            )
+        lists = {
+            "orgs": orgs,
+            "sessions_owned": sessions_owned,
+            "sessions_shared": sessions_shared,
+            "agents": agents,
+        }
+        for field, names in lists.items():
+            if isinstance(names, str):
+                raise _invalid(
+                    field, f"`{field}` is one text, not a list of texts.", f"Pass {field}=[…]."
+                )
         seconds = float(seconds_of(ttl, "ttl"))
         if not 0 < seconds <= TTL_MAX:
             raise _invalid(
@@ -142,10 +160,7 @@ class TokenSigner:
                 kind,
                 name=name,
                 avatar_url=avatar_url,
-                orgs=orgs,
-                sessions_owned=sessions_owned,
-                sessions_shared=sessions_shared,
-                agents=agents,
+                **lists,
                 bulk=bulk,
             ),
             "iat": int(now),
