@@ -110,6 +110,18 @@ test('a search finds text in the data, and the export contains the shown message
   await page.locator('.row', { hasText: 'Bremen' }).waitFor();
 });
 
+test('while the server does not answer, the page neither listens nor shows rates', async (t) => {
+  const server = await startServer(t);
+  const page = await openConsole(t, server);
+  const greeting = page.getByRole('heading', { name: 'No message yet.' });
+  const rates = page.locator('.tiles div', { hasText: '/s' }).locator('dd');
+  await greeting.filter({ hasText: 'Listening' }).waitFor();
+  await rates.filter({ hasText: '0' }).nth(1).waitFor();
+  await server.stop();
+  await page.getByRole('heading', { name: 'No message yet.', exact: true }).waitFor();
+  await rates.filter({ hasText: '–' }).nth(1).waitFor();
+});
+
 test('choosing a topic selects it for publishing', async (t) => {
   const server = await startServer(t);
   const bot = server.client({ token: server.token('--user', 'bot', '--service') });

@@ -15,9 +15,9 @@ interface Facts {
   readonly healthy: boolean | undefined;
   readonly took: number | undefined;
   readonly metrics: ReadonlyMap<string, number> | undefined;
-  /** Rate per second since the last poll. */
-  readonly published: number;
-  readonly delivered: number;
+  /** Rate per second since the last poll; undefined while the server does not answer. */
+  readonly published: number | undefined;
+  readonly delivered: number | undefined;
 }
 
 /** Build the panel. */
@@ -30,17 +30,18 @@ export function serverPanel(
     healthy: undefined,
     took: undefined,
     metrics: undefined,
-    published: 0,
-    delivered: 0,
+    published: undefined,
+    delivered: undefined,
   });
   let before: { at: number; metrics: ReadonlyMap<string, number> } | undefined;
   const poll = async (): Promise<void> => {
     const { healthy, took } = await health(config.http);
     const metrics = healthy ? await metricsOf(config.http) : undefined;
     const at = performance.now();
-    const perSecond = (name: string): number => {
+    const perSecond = (name: string): number | undefined => {
       const [now, then] = [metrics?.get(name), before?.metrics.get(name)];
-      if (now === undefined || then === undefined || !before) return 0;
+      if (now === undefined) return undefined;
+      if (then === undefined || !before) return 0;
       return Math.max(0, (now - then) / ((at - before.at) / 1000));
     };
     const published = perSecond('published_total');
@@ -54,6 +55,10 @@ export function serverPanel(
     connected();
     void poll();
   });
+  const speed = (of: 'published' | 'delivered') => (): string => {
+    const value = facts.value[of];
+    return value === undefined ? '–' : rate(value);
+  };
   const number =
     (name: string, form: (value: number) => string = compact) =>
     (): string => {
@@ -95,8 +100,8 @@ export function serverPanel(
           h('a', { href: '#/connections', class: 'tile-link' }, number('connections')),
         ),
         tile('Subscriptions', number('subscriptions')),
-        tile('Published/s', () => rate(facts.value.published)),
-        tile('Delivered/s', () => rate(facts.value.delivered)),
+        tile('Published/s', speed('published')),
+        tile('Delivered/s', speed('delivered')),
         tile('Messages', number('published_total')),
         tile('Sent', number('bytes_out_total', bytes)),
       ),

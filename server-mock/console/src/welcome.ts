@@ -12,6 +12,7 @@ import type { Watches } from './watches.js';
 /** Build it. */
 export function welcome(
   config: Config,
+  connected: () => boolean,
   watches: Watches,
   demo: Demonstration,
   publish: () => void,
@@ -20,8 +21,8 @@ export function welcome(
     'div',
     { class: 'welcome' },
     h('h3', {}, () => {
-      const { value } = watches.list;
-      return value.length ? 'Listening. No message yet.' : 'You are not watching any topic.';
+      if (!watches.list.value.length) return 'You are not watching any topic.';
+      return connected() ? 'Listening. No message yet.' : 'No message yet.';
     }),
     h('p', { class: 'quiet' }, () => {
       const [first, ...more] = watches.list.value.map(({ pattern }) => pattern);

@@ -112,7 +112,7 @@ export function workspace(
         publish.again(message);
       },
     },
-    welcome(config, watches, demonstration, toPublish),
+    welcome(config, connected, watches, demonstration, toPublish),
     () => identity.value?.ahead ?? 0,
   );
   const [statusButton, statusPanel] = status(connection);
