@@ -12,6 +12,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import MovedError, NoScriptError, OutOfMemoryError, ReadOnlyError
 
 from pubsub_server.backplane import Published
+from pubsub_server.backplanes.redis.errors import RefusedError
 from pubsub_server.backplanes.redis.layout import PLACE, Item
 from pubsub_server.backplanes.redis.writer import (
     CALL_BYTES,
@@ -597,6 +598,30 @@ async def test_a_refusal_names_the_failure_of_its_own_call_and_of_no_earlier_one
     assert away == "the store cannot be reached"
 
 
+async def test_a_refusal_of_redis_is_hidden_from_users_and_logged_with_its_remedy(
+    tasks: Tasks, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Refusing(Store):
+        async def publish(self, bases: Sequence[str], arguments: Sequence[Any]) -> list[bytes]:
+            self.asked.set()
+            raise RefusedError("Redis is busy", "wait")
+
+    store = Refusing()
+    lane = lane_to(store, Load(), tasks)
+    clock: Any = Clock()
+    lane._loop = clock
+    async with asyncio.timeout(BOUND):
+        answer = publish(lane, [item("id1", "ana")])
+        await store.asked.wait()
+        clock.advance(PATIENCE)
+        text = getattr((await answer)[0], "message", "")
+        await lane.close()
+    assert text == "the store accepts no messages now; the log of the server has the cause"
+    assert [record.getMessage() for record in caplog.records] == [
+        "Redis is busy, and publishes are rejected: wait"
+    ]
+
+
 async def test_a_refusal_names_the_failure_of_the_last_attempt(tasks: Tasks) -> None:
     class Full(Store):
         async def publish(self, bases: Sequence[str], arguments: Sequence[Any]) -> list[bytes]:
@@ -705,6 +730,36 @@ async def test_the_publishes_that_wait_have_one_timer(tasks: Tasks) -> None:
         store.done([NEW] * 3)
         for answer in answers:
             assert isinstance((await answer)[0], Published)
+        await lane.close()
+
+
+async def test_a_late_publish_is_refused_without_those_of_other_publishers_in_its_call(
+    tasks: Tasks,
+) -> None:
+    store, load = Open(), Load()
+    lane = lane_to(store, load, tasks)
+    clock: Any = Clock()
+    lane._loop = clock
+    async with asyncio.timeout(BOUND):
+        first = publish(lane, [item("id0", "zoe")])
+        await store.asked.wait()
+        store.asked.clear()
+        late = publish(lane, [item("id1", "ana")])
+        clock.now += 1
+        early = publish(lane, [item("id2", "ben")])
+        store.done([NEW])
+        await store.asked.wait()
+        behind = item("id3", "ana")
+        behind.size = 9
+        waiting = publish(lane, [behind])
+        assert load.bytes == 9
+        clock.advance(PATIENCE - 1)
+        for answer in (late, waiting):
+            assert getattr((await answer)[0], "code", "") == "unavailable"
+        assert (load.messages, load.bytes) == (0, 0)
+        store.done([NEW, NEW])
+        for each in (first, early):
+            assert isinstance((await each)[0], Published)
         await lane.close()
 
 

@@ -10,7 +10,8 @@ import socket
 import ssl
 import struct
 import threading
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 import pytest
@@ -28,6 +29,7 @@ from hanzoai.pubsub.errors import (
 from hanzoai.pubsub.errors import NotFound as AnyNotFound
 from hanzoai.pubsub.links.connections import Backoff
 from hanzoai.pubsub.sp import Closed, NotFound, NotSupported, PubSocket, SubSocket
+from hanzoai.pubsub.sp.pipe import Pipe
 from hanzoai.pubsub.sp.prefixes import Prefixes
 from tests.ports import free_port
 from tests.python.protocols.sp_peers import HELLO_PUB, HELLO_SUB, PLAIN, TRANSPORTS, Bare, url
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
+BOUND = 60
 TEXT = b"sensor:temp=25"
 
 UPGRADE = (
@@ -503,6 +506,70 @@ async def test_a_close_that_does_not_linger_counts_what_waited_for_a_peer(tmp_pa
                 pub.send(bytes(100_000))
             await pub.close(linger=0)
         assert pub.stats.dropped_by_peer == 3
+
+
+class Ending:
+    """Replaces a pipe: ends when it is closed, or only when it is aborted."""
+
+    def __init__(self, pipes: set[Any], ends_on: str, *, idle: bool) -> None:
+        self._pipes = pipes
+        self._ends_on = ends_on
+        self.idle = idle
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.calls: list[str] = []
+
+    async def drain(self) -> None:
+        if not self.idle:
+            await self.ended
+
+    def close(self) -> None:
+        self._call("close")
+
+    def abort(self) -> None:
+        self._call("abort")
+
+    def _call(self, name: str) -> None:
+        self.calls.append(name)
+        if name == self._ends_on:
+            asyncio.get_running_loop().call_soon(self._end)
+
+    def _end(self) -> None:
+        self._pipes.discard(self)
+        self.ended.set_result(None)
+
+
+@pytest.mark.parametrize(
+    ("idle", "ends_on", "linger", "calls"),
+    [
+        (True, "close", BOUND, ["close"]),
+        (True, "abort", 0.01, ["close", "abort"]),
+        (False, "abort", 0.01, ["abort"]),
+    ],
+)
+async def test_a_socket_closes_a_pipe_that_has_sent_everything_and_aborts_one_that_does_not_end(
+    idle: bool, ends_on: str, linger: float, calls: list[str]
+) -> None:
+    pub = PubSocket()
+    pipes: set[Any] = pub._open
+    pipe = Ending(pipes, ends_on, idle=idle)
+    pipes.add(pipe)
+    async with asyncio.timeout(BOUND):
+        await pub.close(linger=linger)
+    assert pipe.calls == calls
+
+
+@pytest.mark.parametrize(
+    ("full", "queued", "idle"),
+    [(False, False, True), (True, False, False), (False, True, False)],
+)
+async def test_a_pipe_is_idle_if_neither_it_nor_the_system_holds_a_message(
+    full: bool, queued: bool, idle: bool
+) -> None:
+    wire: Any = SimpleNamespace(encoding="sp", encode=bytes)
+    pipe = Pipe(cast("Any", PubSocket()), wire, 1)
+    pipe._full = full
+    pipe._queue.extend([b"x"] * queued)
+    assert pipe.idle is idle
 
 
 async def test_a_peer_that_breaks_the_protocol_and_does_not_read_is_disconnected(
