@@ -23,9 +23,9 @@ export const platform: Environment = {
   opened: new Set(),
   random: Math.random,
   // Every browser has WebSockets.
-  hasWebSocket: DEVELOPMENT
-    ? ({ WebSocket = globalThis.WebSocket }) => Boolean(WebSocket)
-    : undefined,
+  ...(DEVELOPMENT && {
+    hasWebSocket: ({ WebSocket = globalThis.WebSocket }: ClientOptions) => Boolean(WebSocket),
+  }),
   dial(name, options, alone) {
     const { clock, random } = platform;
     if (name === 'websocket') {
