@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
 import { test } from 'node:test';
+import type { Locator } from 'playwright-core';
 
 import { openConsole } from './console.js';
 import { openPage, openProfile, shot, startServer, until } from './harness.js';
@@ -156,23 +157,23 @@ test('the numbers of a topic are whole at 1280 px, and its chart takes the rest 
 });
 
 for (const width of [390, 1280]) {
-  test(`at ${width} px the type of a message is whole, and a long one in the list of its topic`, async (t) => {
+  test(`at ${width} px the names of a message are whole, and long ones in the view of its topic`, async (t) => {
     const server = await startServer(t);
     const page = await openConsole(t, server, { viewport: { width, height: 844 } });
     const bot = server.client({ token: server.token('--user', 'bot', '--service') });
-    const topic = 'demo.tools';
+    const topic = `demo.${'project-of-a-customer.'.repeat(5)}tools`;
     const long = 'tool.call.completed.again';
-    await bot.publish(topic, { type: 'message.complete', data: 1 });
+    await bot.publish('demo.short', { type: 'message.complete', data: 1 });
     await bot.publish(topic, { type: long, data: 2 });
-    const isCut = (type: string): Promise<boolean> =>
-      page.getByTitle(type, { exact: true }).evaluate((shown) => {
-        return shown.scrollWidth > shown.clientWidth;
-      });
+    const isCut = (shown: Locator): Promise<boolean> =>
+      shown.evaluate((element) => element.scrollWidth > element.clientWidth);
     await page.goto(`${server.http}/#/messages`);
-    assert.equal(await isCut('message.complete'), false, 'of all topics');
+    const type = (name: string): Locator => page.locator('.row .type', { hasText: name });
+    assert.equal(await isCut(type('message.complete')), false, 'type of a message');
     await page.goto(`${server.http}/#/topics/${topic}`);
     await page.locator('.list.narrowed').waitFor();
-    assert.equal(await isCut(long), false, 'of one topic');
+    assert.equal(await isCut(type(long)), false, 'type in the view of a topic');
+    assert.equal(await isCut(page.locator('#messages-title')), false, 'name of the topic');
   });
 }
 

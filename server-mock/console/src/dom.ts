@@ -39,6 +39,11 @@ export function svg(
   return element;
 }
 
+/** The name of a topic, which may wrap after its dots. */
+export function breakable(name: string): (string | HTMLElement)[] {
+  return name.split(/(?<=\.)/).flatMap((part, n) => (n ? [h('wbr'), part] : [part]));
+}
+
 /** Replace the content of an element. */
 export function replace(element: Element, ...children: readonly Child[]): void {
   element.replaceChildren(...children.flatMap(nodes));

@@ -2,7 +2,7 @@
 
 import { TOPICS_MAX, type Topic, type Topics } from './active_topics.js';
 import type { Colours } from './colours.js';
-import { h, replace, setAttribute } from './dom.js';
+import { breakable, h, replace, setAttribute } from './dom.js';
 import { age, plural, rate } from './format.js';
 import { icon } from './icons.js';
 import type { Feed } from './messages/feed.js';
@@ -243,9 +243,4 @@ class TopicItem {
       values.every((each) => each === 0),
     );
   }
-}
-
-/** A name that may wrap after its dots. */
-function breakable(name: string): (string | HTMLElement)[] {
-  return name.split(/(?<=\.)/).flatMap((part, n) => (n ? [h('wbr'), part] : [part]));
 }

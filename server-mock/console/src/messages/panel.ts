@@ -3,7 +3,7 @@
 import type { PubSub } from '@hanzoai/pubsub';
 
 import type { Topics } from '../active_topics.js';
-import { h, replace } from '../dom.js';
+import { breakable, h, replace } from '../dom.js';
 import { compact, plural, rate } from '../format.js';
 import type { History } from '../history.js';
 import { icon } from '../icons.js';
@@ -47,7 +47,7 @@ export function messagePanel(
     if (list.following.value) seen = feed.view.at(-1)?.key ?? 0;
     missed.value = feed.newerThan(seen);
   });
-  const title = h('h2', { id: 'messages-title', class: 'clip' });
+  const title = h('h2', { id: 'messages-title' });
   effect(() => {
     const topic = feed.narrowed.value;
     const all = topic === undefined;
@@ -59,7 +59,7 @@ export function messagePanel(
             'span',
             { class: `tone-${options.toneOf(topic)}` },
             h('i', { class: 'dot' }),
-            h('span', { class: 'mono' }, topic),
+            h('span', { class: 'mono' }, ...breakable(topic)),
           ),
     );
   });
