@@ -208,6 +208,19 @@ async def test_publish_stops_at_a_bad_line_when_asked_to(
     assert outcome.records == [{"published": 1, "duplicates": 0, "failed": 1, "unknown": 0}]
 
 
+async def test_publish_takes_longer_than_the_timeout_of_a_line_at_the_rate_of_the_server(
+    server: RunningServer,
+    run: Callable[..., Awaitable[Outcome]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HANZO_PUBSUB_TOKEN", server.token())
+    # 10 at once, then 10 per second: the last one is sent after 3.5 s.
+    command = ("publish", "demo.a", "--data", "-", "--type", "n", "--timeout", "2s")
+    outcome = await run(*command, stdin="1\n" * 45)
+    assert outcome.records == [{"published": 45, "duplicates": 0, "failed": 0, "unknown": 0}]
+    assert outcome.code == Exit.OK
+
+
 async def test_publish_ends_at_once_where_every_line_would_be_forbidden(
     server: RunningServer,
     run: Callable[..., Awaitable[Outcome]],
@@ -236,6 +249,21 @@ async def test_publish_counts_a_line_without_an_answer_in_time_as_unknown(
     assert outcome.code == Exit.FAILED
     assert outcome.records == [{"published": 0, "duplicates": 0, "failed": 0, "unknown": 1}]
     assert "may have been published" in outcome.note("error")["message"]
+
+
+@pytest.mark.parametrize("command", ["history", "doctor"])
+async def test_a_variable_that_is_probably_misspelt_is_named_if_there_is_no_token(
+    server: RunningServer,
+    run: Callable[..., Awaitable[Outcome]],
+    monkeypatch: pytest.MonkeyPatch,
+    command: str,
+) -> None:
+    monkeypatch.delenv("HANZO_PUBSUB_TOKEN")
+    monkeypatch.setenv("HANZO_PUBSUB_TOKN", "secret")
+    arguments = ("history", "demo.a") if command == "history" else ("doctor",)
+    outcome = await run(*arguments)
+    assert "HANZO_PUBSUB_TOKN is set: did you mean HANZO_PUBSUB_TOKEN?" in outcome.out + outcome.err
+    assert "secret" not in outcome.out + outcome.err
 
 
 async def test_subscribe_with_count_prints_one_array(

@@ -140,6 +140,17 @@ def parse_line(line: bytes, args: Namespace) -> dict[str, Any]:
     return _message(found, args)  # pyright: ignore[reportUnknownArgumentType]
 
 
+def in_flight(rate: int | None, timeout: float) -> int:
+    """How many messages may wait at once, so that none waits longer than a part of its timeout.
+
+    Args:
+        rate: Messages per second that the server allows, if it states a rate.
+        timeout: Timeout of each message, in seconds.
+    """
+    # A quarter: over HTTP, other programs of the user share the rate.
+    return max(1, min(IN_FLIGHT, int(rate * timeout / 4))) if rate else IN_FLIGHT
+
+
 async def _publish_one(args: Namespace, output: Output, message: dict[str, Any]) -> int:
     prepare(args.topic, message, FILE_MAX)
     ps = build_client(args, output)
@@ -191,6 +202,8 @@ class _Lines:
         """
         try:
             await self._ps.connect(self._timeout)
+            rate = None if self._ps.limits is None else self._ps.limits.publish_rate
+            self._slots = asyncio.Semaphore(in_flight(rate, self._timeout))
             working = asyncio.create_task(self._work())
             try:
                 await asyncio.shield(working)
