@@ -187,6 +187,8 @@ def test_a_token_object_is_accepted_as_the_callback_returns_it() -> None:
 def test_the_error_of_a_missing_url_or_token_names_the_variable() -> None:
     assert "HANZO_PUBSUB_URL" in refused(url=None).remedy
     assert "HANZO_PUBSUB_TOKEN" in refused(token=None).remedy
+    misspelt = refused(token=None, environ={"HANZO_PUBSUB_TOKN": "x"})
+    assert misspelt.remedy.endswith(" HANZO_PUBSUB_TOKN is set: did you mean HANZO_PUBSUB_TOKEN?")
     assert "HANZO_PUBSUB_TOKEN" in refused(token=None, environ={"HANZO_PUBSUB_TOKEN": ""}).remedy
 
 

@@ -15,6 +15,7 @@ from hanzoai.pubsub.cli.arguments import usage_error
 from hanzoai.pubsub.cli.exits import Exit, exit_for
 from hanzoai.pubsub.cli.stdio import file_name
 from hanzoai.pubsub.errors import AuthRefused, PubSubError
+from hanzoai.pubsub.near_names import misspelt_variable
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -46,7 +47,8 @@ def server_urls(args: Namespace) -> tuple[str, str | None]:
     if not url:
         usage_error(
             "No URL was given.",
-            remedy="Pass --url or set HANZO_PUBSUB_URL; `hanzo-pubsub serve --dev` runs a server.",
+            remedy="Pass --url or set HANZO_PUBSUB_URL; `hanzo-pubsub serve --dev` runs a server."
+            + misspelt_variable("HANZO_PUBSUB_URL", os.environ),
         )
     return url, rest_url
 
@@ -110,7 +112,7 @@ def build_client(
             "unauthenticated",
             "No token was given.",
             remedy="Set HANZO_PUBSUB_TOKEN or pass --token-file; for a development server: "
-            "hanzo-pubsub token --user NAME.",
+            "hanzo-pubsub token --user NAME." + misspelt_variable("HANZO_PUBSUB_TOKEN", os.environ),
         )
 
     def renew(_context: TokenContext) -> str:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, cast, get_args
 from hanzoai.pubsub.durations import seconds_of
 from hanzoai.pubsub.errors import InvalidOption
 from hanzoai.pubsub.generated.defaults import CLIENT, LIMITS
+from hanzoai.pubsub.near_names import misspelt_variable
 from hanzoai.pubsub.settings.checks import (
     check_choice,
     check_flag,
@@ -469,7 +470,8 @@ def read_options(
     if url is None:
         raise InvalidOption(
             "No URL was given.",
-            remedy=f"Pass `url`, for example wss://pubsub.example.com/ws, or set {URL_VARIABLE}.",
+            remedy=f"Pass `url`, for example wss://pubsub.example.com/ws, or set {URL_VARIABLE}."
+            + misspelt_variable(URL_VARIABLE, environ),
             field="url",
         )
     found = endpoints(url, rest_url)
@@ -487,7 +489,8 @@ def read_options(
         if token is None:
             raise InvalidOption(
                 "No token was given.",
-                remedy=f"Pass `token` or `get_token`, or set {TOKEN_VARIABLE}.",
+                remedy=f"Pass `token` or `get_token`, or set {TOKEN_VARIABLE}."
+                + misspelt_variable(TOKEN_VARIABLE, environ),
                 field="token",
             )
     if token is not None:

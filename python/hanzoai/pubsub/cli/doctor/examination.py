@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import ssl
 import time
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from hanzoai.pubsub.cli.doctor.network import (
 )
 from hanzoai.pubsub.cli.doctor.web import Health, Web, websocket_port
 from hanzoai.pubsub.http.status import why_no_proxy
+from hanzoai.pubsub.near_names import misspelt_variable
 from hanzoai.pubsub.settings.urls import Endpoints, is_loopback
 
 if TYPE_CHECKING:
@@ -212,7 +214,8 @@ async def _auth(
                 "token_missing",
                 "No token was given.",
                 "Set HANZO_PUBSUB_TOKEN or pass --token-file; for a development server: "
-                "hanzo-pubsub token --user NAME.",
+                "hanzo-pubsub token --user NAME."
+                + misspelt_variable("HANZO_PUBSUB_TOKEN", os.environ),
             ),
             None,
         )
