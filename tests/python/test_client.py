@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hanzoai.pubsub import (
+    AuthError,
     Batch,
     ClosedError,
     InvalidOption,
@@ -21,8 +22,10 @@ from hanzoai.pubsub import (
     PermissionDenied,
     Publication,
     Published,
+    PubSub,
     PubSubClient,
     PubSubError,
+    StateChange,
     UsageError,
 )
 from hanzoai.pubsub.testing import MemoryServer, ThreadedServer, VirtualClock
@@ -326,6 +329,36 @@ async def test_state_changes_can_be_iterated_by_several_and_end_with_the_client(
         seen = [change.to async for change in stream]
         assert seen[:4] == ["connecting", "authenticating", "connected", "reconnecting"]
         assert seen[-1] == "closed"
+
+
+async def test_the_last_failure_is_known_until_there_is_a_connection_again(
+    pubsub_memory: MemoryServer,
+) -> None:
+    ps = pubsub_memory.client()
+
+    def failure() -> StateChange | None:
+        return ps.last_failure
+
+    assert failure() is None
+    await ps.connect()
+    assert failure() is None
+    pubsub_memory.cut()
+    await clock_of(pubsub_memory).advance_until(lambda: ps.state == "reconnecting")
+    lost = failure()
+    assert lost is not None
+    assert (lost.to, lost.code) == ("reconnecting", 1006)
+    await clock_of(pubsub_memory).advance_until(lambda: ps.state == "connected")
+    assert failure() is None
+    await ps.close()
+    assert failure() is None, "closing is no failure"
+
+
+def test_a_failed_client_keeps_the_reason() -> None:
+    with ThreadedServer() as server, PubSub(server.ws, "nonsense", rest_url=server.http) as ps:
+        with pytest.raises(AuthError):
+            ps.connect()
+        assert ps.last_failure is not None
+        assert (ps.last_failure.to, ps.last_failure.code) == ("failed", "token_invalid")
 
 
 async def test_no_such_server_in_this_process_is_an_error() -> None:

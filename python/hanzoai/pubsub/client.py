@@ -152,6 +152,14 @@ class PubSubClient:
         return "closed" if self._closed else "initialized"
 
     @property
+    def last_failure(self) -> StateChange | None:
+        """Why the last connection or attempt ended; None while the client is connected.
+
+        For a failed client, the reason of the failure.
+        """
+        return None if self._operations is None else self._operations.driver.failures.last
+
+    @property
     def client_id(self) -> str | None:
         """The id that the server assigned to this client; None before the first connection.
 

@@ -123,6 +123,11 @@ class PubSub:
         return "closed" if self._ended and state == "initialized" else state
 
     @property
+    def last_failure(self) -> StateChange | None:
+        """Why the last connection or attempt ended; see ``PubSubClient.last_failure``."""
+        return self._client.last_failure
+
+    @property
     def client_id(self) -> str | None:
         """The id that the server assigned to this client; None before the first connection."""
         return self._client.client_id
