@@ -42,7 +42,8 @@ class Webhook(BaseModel):
         url: URL for batches: http or https.
         topics: Patterns whose events are sent.
         events: Which events: `publish`, `join`, `leave`, `update`, `subscribe`, `unsubscribe`; of
-            the event stream `pubsub.subscribed`, `pubsub.unsubscribed`, `pubsub.published`.
+            the event stream `pubsub.subscribed`, `pubsub.unsubscribed`, `pubsub.published`. Only
+            `publish` by default.
         secret: Key of the HMAC-SHA256 signature, at least 16 characters: `whsec_` and base64, or
             text.
     """
