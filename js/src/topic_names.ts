@@ -71,12 +71,14 @@ function diagnose(
 function meant(name: string, kind: 'topic' | 'pattern'): string | undefined {
   const isRead = kind === 'pattern';
   if (isRead && name.includes(',')) return 'Pass a list of patterns.';
+  // With one separator at each end. The time for a longer name would grow with its square.
+  if (name.length > MAX_TOPIC + 2) return undefined;
   const segments = name.replace(/^[/:]+|[/:]+$/g, '').split(/[/:.]/);
   const here = segments
     .map((segment) => (isRead ? segment.replace(/^[>#]$/, '**').replace(/^\+$/, '*') : segment))
     .join('.');
   if (!(isRead ? isPattern : isTopic)(here)) return undefined;
-  return `Separate segments with dots: '${here}'.`;
+  return `${/[/:]/.test(name) ? 'Separate segments with dots:' : 'Write'} '${here}'.`;
 }
 
 /** The text in quotes, with everything but printable ASCII escaped. */

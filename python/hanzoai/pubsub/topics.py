@@ -139,12 +139,15 @@ def _meant(name: str, kind: str) -> str | None:
     """The remedy for a name as other services write it: `a/b`, `a:b`, `a.>`, `a/#`, or a list."""
     if kind == "pattern" and "," in name:
         return "Pass a list of patterns."
-    segments = re.split("[/:.]", name[: MAX_TOPIC + 1].strip("/:"))
+    if len(name) > MAX_TOPIC + 2:  # with one separator at each end
+        return None
+    segments = re.split("[/:.]", name.strip("/:"))
     if kind == "pattern":
         segments = [_OF_OTHERS.get(segment, segment) for segment in segments]
     meant = ".".join(segments)
     is_valid = len(meant) <= MAX_TOPIC and (_NAME if kind == "topic" else _PATTERN).fullmatch(meant)
-    return f"Separate segments with dots: {meant!a}." if is_valid else None
+    advice = "Separate segments with dots:" if "/" in name or ":" in name else "Write"
+    return f"{advice} {meant!a}." if is_valid else None
 
 
 class _Node(Generic[V]):
