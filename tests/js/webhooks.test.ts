@@ -130,6 +130,7 @@ describe('webhooks', () => {
     const wrong = [{ event: 1 }, { topic: null }, { time: true }, { data: undefined }];
     for (const text of [
       ...['', '[]', '{}', '{"events":5}', '{"events":[]}', '{"events":[{}]}', '{"events":[null]}'],
+      '{"events":[{"event":"publish","topic":"a","time":1e999,"data":1}]}',
       ...wrong.map((part) => JSON.stringify({ events: [event, { ...event, ...part }] })),
     ]) {
       const body = new TextEncoder().encode(text);

@@ -161,6 +161,8 @@ def test_the_error_for_an_invalid_secret_names_the_option(secret: str | list[str
         b'{"events": [{"event": "publish", "topic": null, "time": 1, "data": 1}]}',
         b'{"events": [{"event": "publish", "topic": "a", "time": true, "data": 1}]}',
         b'{"events": [{"event": "publish", "topic": "a", "time": 1}]}',
+        b'{"events": [{"event": "publish", "topic": "a", "time": NaN, "data": 1}]}',
+        b'{"events": [{"event": "publish", "topic": "a", "time": 1%s, "data": 1}]}' % (400 * b"0"),
         b"[" * 100_000,
     ],
 )

@@ -288,7 +288,7 @@ function eventsOf(body: Uint8Array): readonly WebhookEvent[] {
       if (
         typeof event !== 'string' ||
         typeof topic !== 'string' ||
-        typeof time !== 'number' ||
+        !Number.isFinite(time) ||
         data === undefined
       )
         throw new TypeError('no event');

@@ -25,6 +25,7 @@ import binascii
 import hashlib
 import hmac
 import json
+import math
 import threading
 import time
 from dataclasses import dataclass
@@ -282,7 +283,7 @@ def _digest(key: bytes, identifier: str, stamp: str, body: bytes) -> bytes:
 def _events(body: bytes) -> tuple[WebhookEvent, ...]:
     try:
         events = tuple(map(_event, json.loads(bytes(body))["events"]))
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise _no_batch() from error
     if not events:
         raise _no_batch()
@@ -296,6 +297,7 @@ def _event(item: dict[str, Any]) -> WebhookEvent:
         and isinstance(topic, str)
         and isinstance(time_ms, int | float)
         and not isinstance(time_ms, bool)
+        and math.isfinite(time_ms / 1000)
     ):
         raise TypeError("no event")
     return WebhookEvent(event, topic, time_ms / 1000, data)
