@@ -93,7 +93,10 @@ export function readError(
  */
 export function withoutToken(body: string, token: string): string {
   const secret = bareToken(token);
-  return secret.length < SECRET_MIN ? body : body.split(secret).join('[token]');
+  if (secret.length < SECRET_MIN) return body;
+  const fields = parse(body);
+  // Some escape characters of tokens, such as `/`.
+  return (fields ? JSON.stringify(fields) : body).split(secret).join('[token]');
 }
 
 /** A description of the answer: status and, in development, content type; never the content. */

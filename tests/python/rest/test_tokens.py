@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -65,11 +66,11 @@ async def test_an_error_does_not_quote_the_token_that_a_gateway_echoes(
     def echo(request: httpx.Request) -> httpx.Response:
         header = request.headers["Authorization"]
         body = {"message": f"'{header}' is not a valid header", "remedy": header}
-        return httpx.Response(status, json=body)
+        return httpx.Response(status, text=json.dumps(body).replace("/", r"\/"))
 
     server.post(MESSAGES).mock(side_effect=echo)
-    tokens = Tokens(renewed="a-renewed-secret-token")
-    tokens.token = "a-first-secret-token"
+    tokens = Tokens(renewed="a/renewed-secret-token")
+    tokens.token = "a/first-secret-token"
     rest = Rest(make_options(), tokens, QuickClock())
     with pytest.raises(PubSubError, match=r"'Bearer \[token\]' is not a valid header") as caught:
         await rest.publish(one())

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Final, cast
 
-from pydantic_core import from_json
+from pydantic_core import from_json, to_json
 
 from hanzoai.pubsub.errors import from_code
 from hanzoai.pubsub.generated.errors import CODES
@@ -105,7 +106,11 @@ def without_token(body: bytes, token: str) -> bytes:
     Some gateways quote the header `Authorization` in their error, which ends up in logs.
     """
     secret = bare_token(token).encode()
-    return body if len(secret) < _SECRET_MIN else body.replace(secret, b"[token]")
+    if len(secret) < _SECRET_MIN:
+        return body
+    with contextlib.suppress(ValueError):
+        body = to_json(from_json(body))  # some escape characters of tokens, such as `/`
+    return body.replace(secret, b"[token]")
 
 
 def describe_answer(status: int, headers: Mapping[str, str], body: bytes) -> str:
