@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from pubsub_server.backoff import Backoff
 from pubsub_server.backplanes.redis.errors import cause
-from pubsub_server.backplanes.redis.failure_log import FailureLog
+from pubsub_server.backplanes.redis.failure_log import LOSS_EVERY, FailureLog
 from pubsub_server.backplanes.redis.layout import PRESENCE, unpack
 from pubsub_server.backplanes.redis.reader import CLOCKS_MS
 from pubsub_server.backplanes.redis.servers import LINK_ERRORS
@@ -250,7 +250,7 @@ class CatchingUp:
         self._silence = silence
         self._tasks = tasks
         self._failures = FailureLog(logger)
-        self._losses = FailureLog(logger)
+        self._losses = FailureLog(logger, every=LOSS_EVERY)
         self._loop = asyncio.get_running_loop()
         # Per shard: the Redis time up to which all published messages have arrived, and the time
         # since which it has lost nothing.

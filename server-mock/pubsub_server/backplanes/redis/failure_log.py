@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 LOG_EVERY: Final = 60.0
 """Seconds between two lines with the same text."""
 LOSS_EVERY: Final = 10.0
-"""Seconds between two log lines about lost connections to a server. After a failover, it may be a
-replica, and each write then closes the connection.
+"""Seconds between two log lines about lost connections to a server, or about lost data. After a
+failover, the server may be a replica, and each write then closes the connection. A server that
+evicts keys loses data several times a second.
 """
 CLOCKS_APART_MS: Final = 2_000
 """Milliseconds by which the clocks of this machine and of Redis may differ without a warning."""
@@ -30,19 +31,23 @@ class FailureLog:
     Args:
         logger: Writes the lines.
         level: Level of the lines.
+        every: Seconds between two lines with the same text.
     """
 
-    def __init__(self, logger: logging.Logger, level: int = logging.WARNING) -> None:
+    def __init__(
+        self, logger: logging.Logger, level: int = logging.WARNING, every: float = LOG_EVERY
+    ) -> None:
         self._logger = logger
         self._level = level
+        self._every = every
         self._loop = asyncio.get_running_loop()
         self._again_at: dict[str, float] = {}
 
     def note(self, line: str) -> None:
-        """Log a failure, unless the same line was logged within the last minute."""
+        """Log a failure, unless the same line was logged shortly before."""
         now = self._loop.time()
         if now >= self._again_at.get(line, now):
-            self._again_at[line] = now + LOG_EVERY
+            self._again_at[line] = now + self._every
             self._logger.log(self._level, "%s", line)
 
     def succeeded(self) -> None:

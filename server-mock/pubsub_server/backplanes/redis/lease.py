@@ -15,7 +15,7 @@ import secrets
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from pubsub_server.backplanes.redis.errors import cause
-from pubsub_server.backplanes.redis.failure_log import ClockLog, FailureLog
+from pubsub_server.backplanes.redis.failure_log import LOSS_EVERY, ClockLog, FailureLog
 from pubsub_server.backplanes.redis.servers import LINK_ERRORS
 from pubsub_server.tasks import Tasks, run_all
 
@@ -97,7 +97,7 @@ class Lease:
         self._tasks = Tasks(self._loop, logger, "heartbeat")
         self._failures = FailureLog(logger)
         self._left_failures = FailureLog(logger)
-        self._losses = FailureLog(logger)
+        self._losses = FailureLog(logger, every=LOSS_EVERY)
         self._started = False
         self._revoking: asyncio.Task[None] | None = None
         # Ids of former leases, and those of them that are no longer used for writes.
@@ -235,12 +235,12 @@ class Lease:
         await self._renew_lease("new")
 
     async def _log_evictions(self) -> None:
-        """Name the cause if Redis evicts what nodes write."""
+        """Name a likely cause: Redis evicts keys."""
         with contextlib.suppress(*LINK_ERRORS):
             if policy := await self._link.evicted(self._layout.nodes):
                 self._losses.note(
-                    f"Redis is full and evicts any key (maxmemory-policy {policy}), and members,"
-                    " counts and history are lost with them; set noeviction, and enough memory"
+                    "Redis has evicted keys since it started, and may have evicted members, counts"
+                    f" and history (maxmemory-policy {policy}); set noeviction, and enough memory"
                 )
 
     def _written(self, node: str, former: Sequence[str]) -> None:
