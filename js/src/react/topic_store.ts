@@ -193,7 +193,8 @@ export function createStore(
     if (event.kind === 'message') {
       arrived.push(event.message);
       pending.message(event.message);
-      for (const follower of followers) {
+      // A copy: a follower that begins meanwhile has the message already.
+      for (const follower of [...followers]) {
         try {
           follower.message(event.message);
         } catch (error) {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { AuthError, type PresenceMember } from '../../../js/src/index.js';
+import { AuthError, type Message, type PresenceMember } from '../../../js/src/index.js';
 import type { Hooks } from '../../../js/src/react/index.js';
 import { createStore } from '../../../js/src/react/topic_store.js';
 import { CURRENT, turns, virtualClient } from '../runtime/virtual.js';
@@ -102,6 +102,19 @@ test('many messages are shown in one frame, the newest of them', async () => {
     store.state.messages.map(({ data }) => data),
     [98, 99, 100],
   );
+});
+
+test('a follower that begins within a message gets the next ones', async () => {
+  const { store, asked } = makeStore();
+  store.use({}, nothing);
+  const got: unknown[] = [];
+  const late = { message: ({ data }: Message) => void got.push(data), drawn: nothing };
+  const leave = store.follow({ message: () => void store.follow(late), drawn: nothing });
+  await settle();
+  await asked[0]?.bring(message(1));
+  leave();
+  await asked[0]?.bring(message(2));
+  assert.deepEqual(got, [2]);
 });
 
 test('the largest of several limits counts, and 0 keeps only the last message', async () => {
