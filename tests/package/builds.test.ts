@@ -71,7 +71,7 @@ test('esbuild takes the production build for browsers, which keeps the checks th
 });
 
 test('the production build rejects a handler that a gap would end', async () => {
-  assert.deepEqual(await bundled({ platform: 'browser' }, MUTE), ['usage']);
+  assert.deepEqual(await bundled({ platform: 'browser' }, MUTE), ['invalid_option']);
 });
 
 test('esbuild uses the development build under the condition `development`', async () => {

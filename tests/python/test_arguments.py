@@ -97,7 +97,7 @@ async def test_the_error_of_one_of_many_names_its_index(
 async def test_one_of_many_without_a_topic_is_reported_with_what_to_pass(
     pubsub_memory: MemoryServer,
 ) -> None:
-    with pytest.raises(InvalidTopic, match=r"^Item 0: The item has no `topic`\. Give \(topic, "):
+    with pytest.raises(InvalidTopic, match=r"^Item 0: It has no `topic`\. Give \(topic, "):
         await pubsub_memory.client().publish_many(cast("Any", [{"data": 1}]))
 
 

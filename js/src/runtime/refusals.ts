@@ -106,7 +106,7 @@ function refuse(
     });
   }
   if (DEVELOPMENT && isItem && topic === undefined && fields.topic === undefined) {
-    throw new InvalidTopic('The item has no `topic`.', {
+    throw new InvalidTopic('It has no `topic`.', {
       remedy: 'Give [topic, { type, data }] pairs.',
     });
   }
@@ -200,7 +200,9 @@ export function refuseSubscription(
   if (DEVELOPMENT) checkOptions(given, names);
   checkPatterns(typeof topics === 'string' ? [topics] : topics);
   if (DEVELOPMENT) checkOthers(given);
-  throw new UsageError('The arguments of the subscription are not valid.');
+  throw DEVELOPMENT
+    ? new UsageError('The arguments of the subscription are not valid.')
+    : invalid('onGap');
 }
 
 function checkOptions(given: Readonly<Record<string, unknown>>, names: readonly string[]): void {

@@ -87,12 +87,12 @@ export function patternsOf<Data>(
   options: SubscribeOptions<Data>,
 ): readonly string[] | undefined {
   const patterns: unknown = typeof topics === 'string' ? [topics] : topics;
-  // Nothing could throw the gap, and the handler would get no further message.
-  const isMute = options.onGap === 'raise' && options.onMessage;
   if (DEVELOPMENT) {
     const isKnown = isFit(options) && Object.keys(options).every((name) => NAMES.includes(name));
     if (!isKnown) return undefined;
   }
+  // Nothing could throw the gap, and the handler would get no further message.
+  const isMute = options.onGap === 'raise' && options.onMessage;
   return !isMute && isSome(patterns, PATTERNS_MAX, isPattern)
     ? [...new Set(patterns as readonly string[])]
     : undefined;

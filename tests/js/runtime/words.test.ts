@@ -184,12 +184,19 @@ test('a mistake that programs for other libraries make has its remedy', async ()
   const { message, field, remedy } = await received(
     Reflect.apply(ps.publishMany, ps, [[{ data: 1 }]]),
   );
-  assert.equal(message, 'Item 0: The item has no `topic`.');
+  assert.equal(message, 'Item 0: It has no `topic`.');
   assert.equal(field, '[0].topic');
   assert.equal(remedy, 'Give [topic, { type, data }] pairs.');
   assert.throws(() => Reflect.apply(ps.on, ps, ['message', () => {}]), {
     remedy: 'Use one of `state`, `gap`, `error`. For messages, use `subscribe`.',
   });
+  await ps.close();
+});
+
+test('options of a subscription that are not an object are refused', async () => {
+  const { ps } = virtualClient();
+  const error = await received(Reflect.apply(ps.subscribe, ps, ['a.b', null]));
+  assert.equal(error.message, '`options` is null, not an object.');
   await ps.close();
 });
 

@@ -214,7 +214,7 @@ def split_item(item: object) -> tuple[str | None, Outgoing]:
         return item.topic, item
     if isinstance(item, Mapping):
         if cast("Mapping[str, object]", item).get("topic") is None:
-            raise InvalidTopic("The item has no `topic`.", remedy=_GIVE_PAIRS)
+            raise InvalidTopic("It has no `topic`.", remedy=_GIVE_PAIRS)
         return None, cast("Outgoing", item)
     if isinstance(item, tuple):
         pair = cast("tuple[object, ...]", item)
