@@ -20,7 +20,7 @@ from hanzoai.pubsub.cli import subscribe
 from hanzoai.pubsub.cli.exits import Exit
 from hanzoai.pubsub.cli.main import main
 from hanzoai.pubsub.cli.output import Output
-from hanzoai.pubsub.cli.publish import IN_FLIGHT
+from hanzoai.pubsub.cli.publish import IN_FLIGHT, in_flight
 from hanzoai.pubsub.cli.writer import Writer
 from hanzoai.pubsub.streams import stream_writer
 from pubsub_server.testing import RunningServer, running_server
@@ -208,16 +208,22 @@ async def test_publish_stops_at_a_bad_line_when_asked_to(
     assert outcome.records == [{"published": 1, "duplicates": 0, "failed": 1, "unknown": 0}]
 
 
+def test_lines_in_flight_wait_for_a_part_of_their_timeout_at_the_rate_of_the_server() -> None:
+    assert in_flight(10, 10.0) == 25
+    assert in_flight(1, 1.0) == 1
+    assert in_flight(10_000, 60.0) == in_flight(None, 1.0) == IN_FLIGHT
+
+
 async def test_publish_takes_longer_than_the_timeout_of_a_line_at_the_rate_of_the_server(
     server: RunningServer,
     run: Callable[..., Awaitable[Outcome]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("HANZO_PUBSUB_TOKEN", server.token())
-    # 10 at once, then 10 per second: the last one is sent after 3.5 s.
-    command = ("publish", "demo.a", "--data", "-", "--type", "n", "--timeout", "2s")
-    outcome = await run(*command, stdin="1\n" * 45)
-    assert outcome.records == [{"published": 45, "duplicates": 0, "failed": 0, "unknown": 0}]
+    # 10 at once, then 10 per second: the last one is sent after 6.5 s.
+    command = ("publish", "demo.a", "--data", "-", "--type", "n", "--timeout", "5s")
+    outcome = await run(*command, stdin="1\n" * 75)
+    assert outcome.records == [{"published": 75, "duplicates": 0, "failed": 0, "unknown": 0}]
     assert outcome.code == Exit.OK
 
 

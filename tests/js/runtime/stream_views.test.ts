@@ -120,6 +120,21 @@ test('useStream of Vue follows the answer whose id its options name', async () =
   await server.stop();
 });
 
+test('useStream of Vue follows an answer when its options no longer name another sender', async () => {
+  const server = await new MemoryServer().start();
+  await begun(server, 'r1');
+  const sender = shallowRef<string | undefined>('another');
+  const scope = effectScope();
+  const used = scope.run(() =>
+    useStream(server.client(), TOPIC, () => ({ id: 'r1', sender: sender.value })),
+  );
+  await server.clock.advance(5);
+  sender.value = undefined;
+  await until(server, () => used?.state.value.text === 'r1 begins, ');
+  scope.stop();
+  await server.stop();
+});
+
 const nothing = (): void => {};
 /** Renders elements of a page that nobody sees. */
 const { createApp } = createRenderer<object, object>({

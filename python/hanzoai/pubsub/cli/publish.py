@@ -188,7 +188,7 @@ class _Lines:
         self._args, self._output = args, output
         self._timeout: float = args.timeout or DEFAULT_TIMEOUT
         self._over = False
-        self._slots = asyncio.Semaphore(IN_FLIGHT)
+        self._slots: asyncio.Semaphore
         self._reading: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
         queue = SendQueue(policy="block")
