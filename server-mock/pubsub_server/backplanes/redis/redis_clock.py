@@ -24,7 +24,7 @@ class RedisClock:
     machine's clock; they do not change the steady one.
 
     Args:
-        wall: Unix ms of the machine's clock; `now` returns it until the first reading.
+        wall: Unix ms of the machine's clock.
         steady: Seconds that never decrease.
     """
 
@@ -65,10 +65,12 @@ class RedisClock:
         return back
 
     def now(self) -> int:
-        """Unix ms of Redis."""
-        if self._bounds is None:
-            return self._wall()
-        return self.steady() + sum(self._bounds) // 2
+        """Unix ms of Redis: the time of the machine, as far as the readings allow it.
+
+        The clocks of synchronized nodes agree more closely than the bounds of each of them.
+        """
+        time = self._wall()
+        return time - self.apart(time)
 
     def apart(self, time: int) -> int:
         """Milliseconds by which this time is ahead of Redis, at least; negative if it is behind.
