@@ -338,10 +338,9 @@ test('a socket that the page forbids fails at once with the cause, though it nev
   await ps.close({ timeout: 0 });
 });
 
-test('a required client certificate is named with its option, over both transports', async () => {
-  const code = 'ERR_SSL_TLSV13_ALERT_CERTIFICATE_REQUIRED';
-  const message = '80:SSL routines:tlsv13 alert certificate required:SSL alert number 116';
-  const { ps, clock } = virtualClient({
+/** A client whose platform rejects TLS: with this message for a WebSocket, and this code for HTTP. */
+function withoutTls(message: string, code: string): ReturnType<typeof virtualClient> {
+  return virtualClient({
     transport: 'websocket',
     restAttempts: 1,
     // biome-ignore lint/complexity/useArrowFunction: it is called with `new`
@@ -352,6 +351,12 @@ test('a required client certificate is named with its option, over both transpor
       throw new TypeError('fetch failed', { cause: { code } });
     },
   });
+}
+
+test('a required client certificate is named with its option, over both transports', async () => {
+  const code = 'ERR_SSL_TLSV13_ALERT_CERTIFICATE_REQUIRED';
+  const message = '80:SSL routines:tlsv13 alert certificate required:SSL alert number 116';
+  const { ps, clock } = withoutTls(message, code);
   const late = received(ps.connect({ timeout: 300 }));
   await clock.advance(1);
   assert.equal(ps.lastFailure?.reason, `localhost cannot be reached: ${message}.`);
@@ -366,19 +371,9 @@ test('a required client certificate is named with its option, over both transpor
 for (const [message, code] of [
   ['certificate is not yet valid', 'CERT_NOT_YET_VALID'],
   ['certificate has expired', 'CERT_HAS_EXPIRED'],
-]) {
+] as const) {
   test(`the clock is a cause of: ${message}, over both transports`, async () => {
-    const { ps, clock } = virtualClient({
-      transport: 'websocket',
-      restAttempts: 1,
-      // biome-ignore lint/complexity/useArrowFunction: it is called with `new`
-      WebSocket: function () {
-        throw new Error(message);
-      } as unknown as WebSocketConstructor,
-      fetch: async () => {
-        throw new TypeError('fetch failed', { cause: { code } });
-      },
-    });
+    const { ps, clock } = withoutTls(message, code);
     const late = received(ps.connect({ timeout: 300 }));
     await clock.advance(301);
     for (const { remedy } of [await late, await received(ps.occupancy('a.b'))])
@@ -390,17 +385,8 @@ for (const [message, code] of [
 for (const reason of ['wrong version number', 'packet length too long']) {
   test(`TLS to a port without it has a remedy, over both transports: ${reason}`, async () => {
     const code = `ERR_SSL_${reason.toUpperCase().replaceAll(' ', '_')}`;
-    const { ps, clock } = virtualClient({
-      transport: 'websocket',
-      restAttempts: 1,
-      // biome-ignore lint/complexity/useArrowFunction: it is called with `new`
-      WebSocket: function () {
-        throw new Error(`write EPROTO 80:SSL routines:read:${reason}:../record.c:350:\n`);
-      } as unknown as WebSocketConstructor,
-      fetch: async () => {
-        throw new TypeError('fetch failed', { cause: { code } });
-      },
-    });
+    const message = `write EPROTO 80:SSL routines:read:${reason}:../record.c:350:\n`;
+    const { ps, clock } = withoutTls(message, code);
     const late = received(ps.connect({ timeout: 300 }));
     await clock.advance(301);
     assert.match(ps.lastFailure?.reason ?? '', /record\.c:350\.$/);
