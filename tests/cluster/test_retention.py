@@ -396,7 +396,7 @@ async def test_an_expired_message_does_not_hide_a_later_one_of_another_publisher
         await send(node, [*drafts(0, 1), Draft("demo.x", "row", b"1", 1, id, None)])
         assert await page() != []
         await until(page, [])
-        rows = [Draft("demo.x", "row", b"1", None, in_order(0, n), None) for n in range(30)]
+        rows = [Draft("demo.x", "row", b"1", None, in_order([], n), None) for n in range(30)]
         sent = await send(node, rows)
         await send(node, [Draft("demo.x", "row", b"2", None, id, None)], "other")
         numbers = [each.seq for each in sent if isinstance(each, Published)]
