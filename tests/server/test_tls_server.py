@@ -1,4 +1,4 @@
-"""Limits on TLS handshakes that are not done."""
+"""Limits on unfinished TLS handshakes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Accepts TLS connections, and limits those whose handshake is not done.
+"""Accepts TLS connections, and limits unfinished handshakes.
 
 The servers of the event loops report a connection only after its handshake. Until then, it uses a
 file descriptor, and about 55 KB with uvloop or 210 KB with asyncio.
@@ -101,7 +101,7 @@ class TlsServer:
             self._watch(each)
 
     def close(self) -> None:
-        """Stop listening, and cut connections whose handshake is not done."""
+        """Stop listening, and cut connections with an unfinished handshake."""
         self._closed = True
         closed, self.sockets = self.sockets, ()
         for each in closed:

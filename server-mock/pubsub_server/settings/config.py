@@ -402,13 +402,13 @@ class Settings(BaseModel):
     max_connections: Count = Field(
         default=100_000,
         description="Maximum open connections per listener and process. The server answers "
-        "further connections with 503. TLS handshakes that are not done count, too.",
+        "further connections with 503. Unfinished TLS handshakes count, too.",
     )
     unauthenticated_per_address: Count | None = Field(
         default=None,
         description="Maximum open connections without authentication per client address and "
         "listener. The server answers further connections with 429. The same number applies to "
-        "TLS handshakes that are not done; the server cuts further ones. Default: 1,000."
+        "unfinished TLS handshakes; the server cuts further ones. Default: 1,000."
         " With `behind_tls_proxy` and without `trusted_proxies` there is no limit, "
         "because all clients have the address of the proxy.",
     )

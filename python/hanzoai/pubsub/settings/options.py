@@ -455,9 +455,9 @@ def read_options(
         environ: The environment; default the process's.
 
     Raises:
-        InvalidOption: A value has a wrong type or lies out of range, a needed one is missing, or a
+        InvalidOption: A value has a wrong type or is out of range, a required one is missing, or a
             name is not known; `field` names it.
-        InsecureUrl: It would send a token to another machine without encryption.
+        InsecureUrl: The client would send a token to another machine without encryption.
     """
     environ = os.environ if environ is None else environ
     given = dict(cast("Mapping[str, object]", settings or {}))
