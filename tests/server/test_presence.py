@@ -7,7 +7,7 @@ import pytest
 
 from pubsub_server.auth.identity import Identity
 from pubsub_server.errors import ServiceError
-from pubsub_server.hub.presence import METADATA_BYTES, Presence
+from pubsub_server.hub.presence import CLIENT_METADATA_BYTES, METADATA_BYTES, Presence
 from pubsub_server.interfaces import Member
 
 ALICE = Identity(user_id="alice", name="Alice", avatar_url="https://a/b.png")
@@ -86,7 +86,7 @@ def test_an_update_without_a_topic_is_for_all(alone: Presence) -> None:
     assert members(alone, "t")[0].status == "idle"
 
 
-def test_topics_that_change_together_share_their_metadata_and_others_keep_theirs(
+def test_topics_that_change_together_get_the_same_metadata_and_others_keep_theirs(
     alone: Presence,
 ) -> None:
     for topic in ("u", "v"):
@@ -99,7 +99,6 @@ def test_topics_that_change_together_share_their_metadata_and_others_keep_theirs
         "u": {"k": 1, "l": 3},
         "v": {"k": 1, "own": 2, "l": 3},
     }
-    assert changed["t"] is changed["u"]
     alone.update("a", "t", {"k": 9}, 50)
     assert members(alone, "u")[0].metadata == {"k": 1, "l": 3}
 
@@ -140,6 +139,39 @@ def test_metadata_cannot_grow_beyond_its_bound_piece_by_piece(alone: Presence) -
     metadata = members(alone)[0].metadata
     assert metadata is not None
     assert len(str(metadata)) < 2 * METADATA_BYTES
+
+
+def test_the_metadata_of_a_client_is_limited_on_all_topics_together(alone: Presence) -> None:
+    topics = [f"t{number}" for number in range(1 + CLIENT_METADATA_BYTES // METADATA_BYTES)]
+    for topic in topics:
+        alone.join("a", ALICE, topic, 10)
+    alone.leave("a", "t")
+    text = "x" * (METADATA_BYTES - 10)
+    for topic in topics[:-1]:
+        alone.update("a", topic, {"k": text}, 50)
+    with pytest.raises(ServiceError, match="bytes of JSON together; at most 1,048,576") as caught:
+        alone.update("a", topics[-1], {"k": text}, 50)
+    assert (caught.value.code, caught.value.field) == ("payload_too_large", "data")
+    assert caught.value.remedy == "Set less metadata on each topic, or delete keys with null."
+    alone.update("a", topics[0], {"k": "shorter"}, 50)
+    alone.update("a", topics[-1], {"k": text}, 50)
+    alone.leave("a", topics[-1])
+    alone.update("a", topics[0], {"k": text}, 50)
+    alone.update("a", None, {"k": None}, 50)
+    assert members(alone, topics[0])[0].metadata is None
+
+
+def test_metadata_that_another_node_has_accepted_can_only_shrink_above_the_limit(
+    alone: Presence,
+) -> None:
+    topics = [f"t{number}" for number in range(100)]
+    for topic in topics:
+        alone.join("a", ALICE, topic, 10)
+        alone.restore("a", topic, {"joined_at": 10, "metadata": {"k": "x" * 16_000}})
+    with pytest.raises(ServiceError, match="together"):
+        alone.update("a", "t0", {"l": 1}, 50)
+    alone.update("a", "t0", {"k": "y" * 16_000}, 50)
+    alone.update("a", "t0", {"k": 1}, 50)
 
 
 def test_a_lost_client_that_comes_back_keeps_its_place(alone: Presence) -> None:

@@ -4,12 +4,16 @@ import type { TimerHandle } from '../clock.js';
 import { compact } from '../compact.js';
 import type { JsonObject, PresenceMember } from '../generated/wire.js';
 import { isObject } from '../wire/guard.js';
+import { sizeOf } from '../wire/plain.js';
 import { Problem } from './problem.js';
 import { checkSize } from './requests.js';
 import type { Identity, Kind } from './tokens.js';
 
 /** Maximum size of a member's metadata, in bytes of JSON. */
 const METADATA_BYTES = 16_384;
+
+/** Maximum size of the metadata of a client on all of its topics together, in bytes of JSON. */
+const CLIENT_METADATA_BYTES = 1_048_576;
 
 /** Maximum characters of the text fields of a member. */
 const TEXTS: Readonly<Record<string, number>> = { status: 64, name: 256, avatar_url: 2_048 };
@@ -166,13 +170,17 @@ export class Presence {
       }
     }
     const extra = Object.entries(fields).filter(([name]) => !Object.hasOwn(TEXTS, name));
-    const merged = places.map(([, place]) =>
-      withoutNulls({ ...place.metadata, ...metadata, ...Object.fromEntries(extra) }),
+    const merged = new Map(
+      places.map(([name, place]) => [
+        name,
+        withoutNulls({ ...place.metadata, ...metadata, ...Object.fromEntries(extra) }),
+      ]),
     );
-    for (const each of merged) checkSize(each, 'data', METADATA_BYTES);
-    return places.flatMap(([name, place], n) => {
+    for (const each of merged.values()) checkSize(each, 'data', METADATA_BYTES);
+    if (client) checkTotal(client, merged);
+    return places.flatMap(([name, place]) => {
       if (!client) return [];
-      place.metadata = merged[n] ?? {};
+      place.metadata = merged.get(name) ?? {};
       const texts = own.map(([key, value]) => [key, value || null]);
       place.texts = withoutNulls({ ...place.texts, ...Object.fromEntries(texts) });
       client.lastSeen = now;
@@ -185,6 +193,24 @@ function invalid(name: string, kind: string): Problem {
   return new Problem('invalid_payload', `\`data.${name}\` must be ${kind}`, {
     field: `data.${name}`,
   });
+}
+
+/** Reject an update after which the metadata of a client is larger, and too large. */
+function checkTotal(client: Client, merged: ReadonlyMap<string, JsonObject>): void {
+  const places = [...client.places];
+  const before = total(places.map(([, { metadata }]) => metadata));
+  const size = total(places.map(([name, { metadata }]) => merged.get(name) ?? metadata));
+  if (size <= before || size <= CLIENT_METADATA_BYTES) return;
+  const detail =
+    `with \`data\`, the metadata of this client on all of its topics has ${size} bytes of JSON` +
+    ` together; at most ${CLIENT_METADATA_BYTES} are allowed`;
+  const remedy = 'Set less metadata on each topic, or delete keys with null.';
+  throw new Problem('payload_too_large', detail, { field: 'data', remedy });
+}
+
+function total(metadata: readonly JsonObject[]): number {
+  const some = metadata.filter((each) => Object.keys(each).length);
+  return some.reduce((size, each) => size + sizeOf(each), 0);
 }
 
 function withoutNulls(value: JsonObject): JsonObject {

@@ -9,6 +9,8 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Any, Final, cast
 
+import orjson
+
 from pubsub_server.errors import ServiceError
 from pubsub_server.interfaces import Member
 from pubsub_server.shared.connection import with_name, without_name
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 
 METADATA_BYTES: Final = 16_384
 """Maximum bytes of JSON of a member's metadata."""
+CLIENT_METADATA_BYTES: Final = 1_048_576
+"""Maximum bytes of JSON of a client's metadata on all of its topics together."""
 TEXT_LIMITS: Final = {"status": 64, "name": 256, "avatar_url": 2048}
 """Maximum characters of a member's own fields."""
 
@@ -36,7 +40,8 @@ class Place:
         self.joined_at = joined_at
         self.kept = True
         self.status: str | None = None
-        self.metadata: dict[str, Any] | None = None
+        # As JSON: its objects take up to twenty times as much memory.
+        self.metadata: bytes | None = None
         self.name: str | None = None
         self.avatar_url: str | None = None
 
@@ -49,7 +54,7 @@ class Place:
             name=self.name or client.identity.name or client.identity.user_id,
             avatar_url=self.avatar_url or client.identity.avatar_url,
             status=self.status,
-            metadata=self.metadata,
+            metadata=None if self.metadata is None else orjson.loads(self.metadata),
             joined_at=self.joined_at,
             last_seen=client.last_seen,
             kind=client.identity.kind,
@@ -246,12 +251,29 @@ class Presence:
                 "invalid_payload", "`data.metadata` must be an object", field="data.metadata"
             )
         merged = _merge_each([place.metadata for _, place in places], extra)
+        more = _size(merged) - _size(place.metadata for _, place in places)
+        if client is not None and more > 0:
+            self._check_size(client, more)
         for (_, place), metadata in zip(places, merged, strict=True):
             place.metadata = metadata
             for name, value in texts.items():
                 setattr(place, name, value)
             place.client.last_seen = now
         return [(name, place.member()) for name, place in places]
+
+    def _check_size(self, client: Client, more: int) -> None:
+        """Reject an update that gives a client this many bytes of metadata more."""
+        size = more + _size(
+            self._topics[topic][client.client_id].metadata for topic in client.topics
+        )
+        if size > CLIENT_METADATA_BYTES:
+            raise ServiceError(
+                "payload_too_large",
+                f"with `data`, the metadata of this client on all of its topics has {size:,} bytes"
+                f" of JSON together; at most {CLIENT_METADATA_BYTES:,} are allowed",
+                field="data",
+                remedy="Set less metadata on each topic, or delete keys with null.",
+            )
 
     def restore(self, client_id: str, topic: str, shown: Mapping[str, Any]) -> None:
         """Restore the state of a client that was a member on another node."""
@@ -260,7 +282,8 @@ class Presence:
             return
         identity = place.client.identity
         place.status = shown.get("status")
-        place.metadata = shown.get("metadata")
+        metadata = shown.get("metadata")
+        place.metadata = None if metadata is None else orjson.dumps(metadata)
         place.joined_at = shown["joined_at"]
         name, avatar = shown.get("name"), shown.get("avatar_url")
         place.name = None if name == (identity.name or identity.user_id) else name
@@ -310,23 +333,20 @@ def _text(data: Mapping[str, Any], name: str) -> str | None:
     return value or None
 
 
-def _merge_each(
-    olds: Sequence[dict[str, Any] | None], extra: Mapping[str, Any]
-) -> list[dict[str, Any] | None]:
-    # A client with a thousand topics changes all of them with one frame. They usually share their
-    # metadata, so merge it once, and let them share the result: it is never changed in place.
-    known: dict[int, dict[str, Any] | None] = {}
-    for old in olds:
-        if id(old) not in known:
-            known[id(old)] = _merge(old, extra)
-    return [known[id(old)] for old in olds]
+def _size(metadata: Iterable[bytes | None]) -> int:
+    return sum(len(each) for each in metadata if each is not None)
 
 
-def _merge(old: dict[str, Any] | None, extra: Mapping[str, Any]) -> dict[str, Any] | None:
-    if not extra:
-        return old
-    new = {**(old or {}), **extra}
-    new = {key: value for key, value in new.items() if value is not None}
+def _merge_each(olds: Sequence[bytes | None], extra: Mapping[str, Any]) -> Sequence[bytes | None]:
+    # A client with a thousand topics changes all of them with one frame. They usually have the same
+    # metadata, so merge it once.
+    known = {old: _merge(old, extra) for old in set(olds)} if extra else {}
+    return [known.get(old, old) for old in olds]
+
+
+def _merge(old: bytes | None, extra: Mapping[str, Any]) -> bytes | None:
+    former: dict[str, Any] = {} if old is None else orjson.loads(old)
+    new = {key: value for key, value in {**former, **extra}.items() if value is not None}
     # This also limits its depth: otherwise snapshots of this topic could not be sent or read.
-    encode_payload(new, "data", METADATA_BYTES)
-    return new or None
+    data = encode_payload(new, "data", METADATA_BYTES)
+    return data if new else None

@@ -202,6 +202,12 @@ export const SCENARIOS: Readonly<Record<string, readonly Step[]>> = {
     ['bob', 'ends', 1000],
     ['alice', 'sends', { type: 'unsubscribe', topics: ['demo.room'], ref: 'u' }],
   ],
+  'the metadata of a client is limited on all topics together': [
+    ['alice', 'sends', auth('alice')],
+    ['alice', 'sends', subscribe(Array.from({ length: 70 }, (_, n) => `demo.full.${n}`))],
+    ['alice', 'sends', { type: 'presence.update', data: { k: 'x'.repeat(15_000) }, ref: 'u' }],
+    ['alice', 'sends', { type: 'presence.update', data: { k: 'x'.repeat(14_000) }, ref: 'v' }],
+  ],
   'a subscription without presence receives none': [
     ['alice', 'sends', auth('alice')],
     ['bob', 'sends', auth('bob')],
