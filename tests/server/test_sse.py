@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -320,6 +321,13 @@ async def test_an_absurd_query_is_refused_by_name(
         ({"subscriptions": [{"topics": [TOPIC]}], "presence": 1}, "presence"),
         ({"subscriptions": [{"topics": [TOPIC]}], "client_id": 7}, "client_id"),
         ({"subscriptions": [{"topics": [TOPIC]}], "client_id": "c" * 65}, "client_id"),
+        (
+            {
+                "subscriptions": 10 * [{"topics": [f"t{n}" for n in range(1000)]}]
+                + [{"topics": ["!"]}]
+            },
+            "subscriptions.10.topics",
+        ),
     ],
 )
 async def test_an_absurd_body_is_refused_by_field(
@@ -327,6 +335,17 @@ async def test_an_absurd_body_is_refused_by_field(
 ) -> None:
     async with stream(server, body=body) as opened:
         assert problem(opened, 400, "invalid_frame")["field"] == field
+
+
+async def test_a_stream_keeps_nothing_of_the_body_that_opened_it(server: RunningServer) -> None:
+    gc.collect()
+    before = len(gc.get_objects())
+    body = {"subscriptions": [{"topics": [TOPIC]}], "other": [[] for _ in range(100_000)]}
+    async with stream(server, body=body) as opened:
+        await opened.until("subscribed")
+        body.clear()
+        gc.collect()
+        assert len(gc.get_objects()) - before < 10_000
 
 
 async def test_a_stream_of_nothing_allowed_is_refused_and_of_something_is_opened(

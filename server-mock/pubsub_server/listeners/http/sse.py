@@ -33,6 +33,8 @@ HEADERS: Final = {
 }
 GREETING: Final = b": welcome\n\n"
 MAX_SUBSCRIPTIONS: Final = 1_000
+MAX_TOPICS: Final = 10_000
+"""Maximum topics and patterns in a request; more, if a connection may have more."""
 MAX_BODY: Final = 1_048_576
 
 _EVENT_ID: Final = re.compile(
@@ -135,13 +137,17 @@ class EventStreams:
         if history is not None:
             frame["history"] = history
         presence = requests.flag(request, "presence")
-        wanted = [_subscription(frame, "", presence)]
-        return await self._stream(request, token, wanted)
+        return await self._stream(request, token, [_subscription(frame, "", presence)])
 
     async def post(self, request: web.Request) -> web.StreamResponse:
         """`POST /v1/subscribe`: each subscription with its own positions and answer."""
         token = requests.token(request)
         await requests.identify(self._service, request)
+        # Not in a variable: it would stay in memory as long as the stream.
+        return await self._stream(request, token, *await self._wanted(request))
+
+    async def _wanted(self, request: web.Request) -> tuple[list[SubscribeRequest], str | None]:
+        """The subscriptions of a body, and the client that the stream replaces."""
         body = await requests.json_object(
             request, MAX_BODY, self._settings.body_timeout / 1000, self._service.turn
         )
@@ -155,22 +161,31 @@ class EventStreams:
         presence = body.get("presence", False)
         if not isinstance(presence, bool):
             raise ServiceError("invalid_frame", "`presence` is true or false", field="presence")
-        wanted = [
-            _subscription(item, f"subscriptions.{index}", presence)
-            for index, item in enumerate(items)
-        ]
+        left = most = max(MAX_TOPICS, self._settings.max_subscriptions)
+        wanted: list[SubscribeRequest] = []
+        for index, item in enumerate(items):
+            one = _subscription(item, f"subscriptions.{index}", presence)
+            wanted.append(one)
+            left -= len(one.topics) + len(one.invalid)
+            if left < 0:
+                raise ServiceError(
+                    "invalid_frame",
+                    f"`subscriptions` must have at most {most:,} topics together",
+                    field=f"subscriptions.{index}.topics",
+                    remedy="Subscribe to a pattern with `*` or `**` instead of many topics.",
+                )
         client_id = body.get("client_id")
         if client_id is not None and not (isinstance(client_id, str) and len(client_id) <= 64):
             raise ServiceError(
                 "invalid_frame", "`client_id` is a string of up to 64 characters", field="client_id"
             )
-        return await self._stream(request, token, wanted, client_id)
+        return wanted, client_id
 
     async def _stream(
         self,
         request: web.Request,
         token: str,
-        wanted: Sequence[SubscribeRequest],
+        wanted: list[SubscribeRequest],
         client_id: str | None = None,
     ) -> web.StreamResponse:
         if request.version < (1, 1):
@@ -197,8 +212,9 @@ class EventStreams:
             await response.write(GREETING)
             protocol.attach(sink.end, self._service, connection)
             sink.start()
-            for subscription in wanted:
-                self._service.subscribe(connection, subscription)
+            # The stream outlives them.
+            while wanted:
+                self._service.subscribe(connection, wanted.pop(0))
             await sink.ended
             protocol.expect_end(self._settings.drain_timeout / 1000)
             return response
