@@ -15,7 +15,7 @@
  *     │   └── ConnectionLimit
  *     ├── RateLimited                  retryAfter
  *     ├── SlowConsumer
- *     ├── MessagesMissed               `onGap: 'raise'`: messages cannot be delivered any more; gap
+ *     ├── MessagesMissed               `onGap: 'raise'`: messages can no longer be delivered; gap
  *     ├── QueueFull                    the bounded queue of unsent publishes
  *     ├── Superseded                   policy `latest`: a newer message took its place
  *     ├── InvalidTopic

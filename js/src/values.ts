@@ -134,7 +134,7 @@ export interface StateChange {
   readonly to: StateName;
   /**
    * Error code of `spec/errors.yaml`, or the close code: 1006 for a connection that was lost or could
-   * not be opened. Undefined if the change has another cause than a failure.
+   * not be opened. Undefined if the change has a cause other than a failure.
    */
   readonly code: string | number | undefined;
   /**

@@ -80,7 +80,7 @@ export class HanzoChatTransport {
     try {
       return read((await within(answered, { signal: abortSignal })) as string);
     } catch (error) {
-      // An aborted request would not tell which answer to end.
+      // An aborted request would not show which answer to end.
       if (abortSignal?.aborted) answered.then((stream) => read(stream).cancel()).catch(() => {});
       throw error;
     }

@@ -1,4 +1,4 @@
-/** Tells which servers need a dialect: an adapter between codec and session. */
+/** Determines which servers need a dialect: an adapter between codec and session. */
 
 import type { AuthOkFrame } from '../generated/wire.js';
 

@@ -192,7 +192,7 @@ export class Publisher implements OutcomePort {
       background,
     };
     if (end < this._deadline) this._expireAt(end);
-    // Those that are cancelled take no place any more.
+    // Give up cancelled publishes first: they must not occupy the queue.
     if (this._cancelled.length) this._expire();
     const settled = this._settled(
       publish.ref,

@@ -69,5 +69,5 @@ export function codeOf(given: SessionEvent['code']): string {
   return 'connection_failed';
 }
 
-/** The code of a refusal because of the publish rate. */
+/** The code of a rejection because of the publish rate. */
 export const RATE_LIMITED = 'rate_limited';

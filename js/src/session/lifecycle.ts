@@ -182,7 +182,7 @@ export class Lifecycle implements Steps<SessionEvent> {
     this._credentials._fetch(this.state === 'connected', at);
   }
 
-  /** Call again after a while; until it ends, the token at hand is good. */
+  /** Call again after a while; the current token is used until it expires. */
   _scheduleRefetch(): void {
     const wait = this._attempts._delay(this._credentials._failed - 1);
     this._context.timers.start('refresh', wait);
@@ -192,14 +192,14 @@ export class Lifecycle implements Steps<SessionEvent> {
     this._credentials._keep(token, expiresIn);
   }
 
-  /** Hold no token; if the server refused it, tell the callback. */
+  /** Drop the token; if the server rejected it, inform the callback. */
   _forgetToken(event: SessionEvent): void {
     this._credentials._forget();
     this._credentials._rejected = this._authFault(event);
     this._stop('expiry', 'refresh');
   }
 
-  /** Present the token, and the name under which presence knows us. */
+  /** Send the token, and the client id for presence. */
   _sendAuth(): void {
     this._context.ports.send(this._auth(this._clientId));
   }
@@ -217,7 +217,7 @@ export class Lifecycle implements Steps<SessionEvent> {
     ports.dial(this._choice._name);
   }
 
-  /** The server knows us; learn what it can do. */
+  /** The server authenticated the client: record its features. */
   _accept(event: SessionEvent): void {
     this._stop('open', 'suspend', 'fallback');
     this._overdue = this._choice._isLate = false;
@@ -225,7 +225,7 @@ export class Lifecycle implements Steps<SessionEvent> {
     this._renew(event);
   }
 
-  /** The server took the token. */
+  /** The server accepted the token. */
   _renew(event: SessionEvent): void {
     const { _context: context } = this;
     const peer = event.peer as Peer;
@@ -235,18 +235,18 @@ export class Lifecycle implements Steps<SessionEvent> {
     this._credentials._accepted(peer.tokenLife);
   }
 
-  /** Request every subscription, and send the own presence again. */
+  /** Request every subscription, and send the user's own presence again. */
   _rejoin(): void {
     this.operations?.subscriptions.connected();
     this.operations?.ownPresence.connected();
   }
 
-  /** Send what waited. */
+  /** Send waiting publishes. */
   _flush(): void {
     this.operations?.publishes.connected();
   }
 
-  /** End the connection, or the attempt to open one. */
+  /** Close the connection, or cancel the attempt to open one. */
   _leave(): void {
     const { timers } = this._context;
     timers.stop('open', 'ping', 'pong', 'stable', 'refresh', 'pace', 'rejoin', 'grace');
@@ -256,13 +256,13 @@ export class Lifecycle implements Steps<SessionEvent> {
     this._hangUp(RECONNECTS);
   }
 
-  /** Send a ping; an event stream sends heartbeats unasked. */
+  /** Send a ping; an event stream sends heartbeats without pings. */
   _sendPing(): void {
     this._pongLimit = this._context.options.pongTimeout;
     if (this._hasPings) this._context.ports.send({ type: 'ping' });
   }
 
-  /** Send a ping with the short timeout: the connection may be gone. */
+  /** Send a ping with the short timeout: the connection may be dead. */
   _check(): void {
     this._pongLimit = this._context.options.checkTimeout;
     this._context.ports.send({ type: 'ping' });
@@ -271,13 +271,13 @@ export class Lifecycle implements Steps<SessionEvent> {
 
   // ---------------------------------------------------------------- actions: choice of transport
 
-  /** See whether a WebSocket can be opened by now. */
+  /** Probe whether a WebSocket can be opened. */
   _probe(): void {
     this._choice._probes += 1;
     this._context.ports.probe();
   }
 
-  /** A connection ended before it was of any use (LIFE-6); an event stream gives way at once. */
+  /** A connection ended before it was useful (LIFE-6); an event stream is replaced at once. */
   _countFailure(event: SessionEvent): void {
     const choice = this._choice;
     if (this._useful) return;
@@ -286,7 +286,7 @@ export class Lifecycle implements Steps<SessionEvent> {
       this._probeHttp();
   }
 
-  /** See whether an event stream would serve where the WebSocket does not. */
+  /** Check whether an event stream would work instead of the WebSocket. */
   _probeHttp(): void {
     const choice = this._choice;
     if (choice._isProbingHttp || !choice._mayFallBack || !this._hasToken) return;
@@ -294,14 +294,14 @@ export class Lifecycle implements Steps<SessionEvent> {
     this._context.ports.probe(this._auth());
   }
 
-  /** Until a connection is stable, the next time is final. */
+  /** Until a connection is stable, the next occurrence is final. */
   _noteReplaced(): void {
     this._replaced = true;
   }
 
   // ---------------------------------------------------------------- actions: attempts
 
-  /** Wait before the next attempt, longer each time, never less than the server asked. */
+  /** Draw the wait before the next attempt; it is never shorter than the server requested. */
   _planRetry({ retry_after_ms: retryAfter = 0, timer }: SessionEvent): void {
     if (timer === 'open') this._attempts._outage += this._context.options.openTimeout;
     this._retryIn = this._attempts._plan(retryAfter, this.operations?.publishes.survivesDrop);
@@ -312,18 +312,18 @@ export class Lifecycle implements Steps<SessionEvent> {
     this._retryIn = this._attempts._wait = 0;
   }
 
-  /** Attempts count from 0 again. */
+  /** Reset the count of attempts. */
   _resetRetry(): void {
     this._attempts._failed = this._attempts._outage = 0;
   }
 
-  /** The connection is stable: what failed before does not count any more. */
+  /** The connection is stable: earlier failures no longer count. */
   _noteStable(): void {
     this._replaced = false;
     this._noteUseful();
   }
 
-  /** Give what is published some time to be settled. */
+  /** Start the timeout for settling the publishes. */
   _startDrain({ wait = this._context.options.closeTimeout }: SessionEvent): void {
     if (this._draining) return;
     this._draining = true;
@@ -332,7 +332,7 @@ export class Lifecycle implements Steps<SessionEvent> {
 
   // ---------------------------------------------------------------- actions: timers
 
-  /** A WebSocket that is not open by then gives way. */
+  /** Start the timeout after which the client falls back from a WebSocket that is not open. */
   _startFallback(): void {
     const { timers, options } = this._context;
     if (this._choice._mayFallBack && !this._choice._hasOpened) {
@@ -340,7 +340,7 @@ export class Lifecycle implements Steps<SessionEvent> {
     }
   }
 
-  /** Start the timer after which a disconnected session is suspended. */
+  /** Start the timer after which an outage counts as suspended. */
   _startSuspend(): void {
     const { timers, options } = this._context;
     if (!timers.has('suspend') && !this._overdue) timers.start('suspend', options.suspendAfter);
@@ -353,7 +353,7 @@ export class Lifecycle implements Steps<SessionEvent> {
     this._end({ kind: 'rejected', code: codeOf(code), message, remedy });
   }
 
-  /** End as asked. */
+  /** End as requested. */
   _finish(): void {
     this._end();
   }
@@ -367,7 +367,7 @@ export class Lifecycle implements Steps<SessionEvent> {
     this._context.ports.hangUp(code);
   }
 
-  /** Let no timer, no call and no transport outlive the session; settle what is left. */
+  /** Stop all timers, calls and the transport; settle the remaining publishes. */
   private _end(error?: Rejected): void {
     this._draining = true;
     this._context.timers.stopAll();
@@ -378,7 +378,7 @@ export class Lifecycle implements Steps<SessionEvent> {
     this._context.ports.finished(error);
   }
 
-  /** Who we are, and as which client. */
+  /** The `auth` frame for the current token. */
   private _auth(clientId?: string): Loose<AuthFrame> {
     return {
       type: 'auth',

@@ -102,7 +102,7 @@ export class PresenceMembers {
     return put(room, before, member);
   }
 
-  /** The connection or stream is lost: members may leave unseen. */
+  /** The connection or stream is lost: members may leave unnoticed. */
   lost(): void {
     for (const room of this._rooms.values()) room.proven = false;
   }

@@ -160,7 +160,7 @@ export class Operations {
     this.ownPresence.lost();
   }
 
-  /** The session has ended, with an error or as asked. */
+  /** The session has ended, with an error or as requested. */
   finish(error: Rejected | undefined): void {
     const unsent = error ?? {
       ...CLOSED,

@@ -15,7 +15,7 @@ import type { Outcome, OutcomePort, Rejected } from './ports.js';
 import type { Publishes } from './publishes.js';
 import type { Routes } from './routes.js';
 
-/** Maximum topics with own presence; updates of others are refused. */
+/** Maximum topics with own presence; updates of others are rejected. */
 const MAX_TOPICS = 10_000;
 
 /** The server acknowledged it, or will with a pending update of the same values. */
@@ -164,7 +164,7 @@ export class OwnPresence {
     this.flush();
   }
 
-  /** The server refused the update with the `ref`, if there is one. */
+  /** The server rejected the update with the `ref`, if there is one. */
   rejected(frame: ErrorFrame): void {
     const update = this._take(frame.ref);
     if (!update) return;

@@ -19,8 +19,8 @@ export interface Peer extends Omit<AuthOkFrame, 'type' | 'features'> {
   /**
    * Maximum burst of publishes: a tenth less than the server allows.
    *
-   * With equal budgets on two clocks, network jitter alone makes the server refuse a publish at the
-   * limit. A refused publish then arrives after the ones that follow it.
+   * With equal budgets on two clocks, network jitter alone makes the server reject a publish at the
+   * limit. A rejected publish then arrives after the ones that follow it.
    */
   readonly burst: number;
 }

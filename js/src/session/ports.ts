@@ -18,7 +18,7 @@ export type TransportName = 'websocket' | 'sse';
 
 /**
  * Timers of the session itself, which are in no table: the publish budget; a subscription that was
- * refused for now; the time in which a call of the program cannot start the next attempt early; the
+ * rejected temporarily; the time in which a call of the program cannot start the next attempt early; the
  * time for members to return to a server that has forgotten them.
  */
 export type SessionTimer = 'pace' | 'rejoin' | 'hold' | 'grace';
@@ -26,7 +26,7 @@ export type SessionTimer = 'pace' | 'rejoin' | 'hold' | 'grace';
 export type TimerName = Timer | SessionTimer;
 
 /**
- * The server took the publish: one result for each message, in order.
+ * The server accepted the publish: one result for each message, in order.
  *
  * If the peer does not acknowledge publishes, the results contain only the ids.
  */
@@ -35,7 +35,7 @@ export interface Acked {
   readonly results: readonly PublishResult[];
 }
 
-/** The server or the client itself refused something; without a remedy, that of the code applies. */
+/** The server or the client rejected something; without a remedy, that of the code applies. */
 export interface Rejected extends Loose<ErrorInfo> {
   readonly kind: 'rejected';
 }
@@ -97,7 +97,7 @@ export interface DeliveryPorts {
   /** Messages are missing here; `many`: among several messages of a replay. */
   gap(sub: number, gap: Gap, many: boolean): void;
   /**
-   * The server answered: the patterns in force (none: the subscription ended) and those refused.
+   * The server answered: the active patterns (none: the subscription ended) and the denied ones.
    */
   joined(sub: number, topics: readonly string[], denied: readonly Denial[]): void;
   /** The members of a topic changed, for a subscription with presence. */

@@ -66,7 +66,7 @@ export class Presence {
    * Show a subscription with presence the known members of its topics.
    *
    * @param others Patterns whose topics are left out.
-   * @param hidden Its other topics were refused for now: show empty lists.
+   * @param hidden Its other topics were rejected temporarily: show empty lists.
    */
   show(state: SubscriptionState, others: readonly string[], hidden?: boolean): void {
     if (!state.request.presence) return;
@@ -75,7 +75,7 @@ export class Presence {
     }
   }
 
-  /** The server answered a subscription: some members may have left unseen. */
+  /** The server answered a subscription: some members may have left unnoticed. */
   answered(state: SubscriptionState): void {
     if (this.members.doubt(this._routed(state), this._routes.byPattern)) this._awaitMembers();
   }

@@ -7,7 +7,7 @@ import type { Publish } from './requests.js';
 export class PublishState {
   /** Part of it may be published already. */
   _sent = false;
-  /** It was in flight when a connection dropped: a refusal does not reveal its outcome. */
+  /** It was in flight when a connection dropped: a rejection does not show its outcome. */
   _doubted = false;
   /** A publish of the same key that the server may have published before this one. */
   _newer: PublishState | undefined;

@@ -16,10 +16,10 @@ import { PublishState } from './publish_state.js';
 import type { Publish } from './requests.js';
 import { nextTurn } from './turns.js';
 
-/** Milliseconds to pause on `rate_limited` if the server gives no time. */
+/** Milliseconds to pause after `rate_limited` if the server states no time. */
 const PAUSE = 1_000;
 
-/** Longest pause that a server may impose, milliseconds. */
+/** Maximum pause that a server can request, milliseconds. */
 const MAX_PAUSE = 60_000;
 
 /** Milliseconds without an answer from which unanswered publishes use up the budget. */
@@ -205,7 +205,7 @@ export class Publishes {
     return true;
   }
 
-  /** The server refused what is in flight under the `ref`, if anything. */
+  /** The server rejected what is in flight under the `ref`, if anything. */
   rejected(frame: ErrorFrame): void {
     const entry = this._flight._byRef(frame.ref);
     if (!entry) return;
@@ -221,7 +221,7 @@ export class Publishes {
   pause(milliseconds = 0): void {
     const { rate, burst } = this._context.peer as Peer;
     this.paused = true;
-    // Go below zero by the tenth in reserve; otherwise the server stays at its limit.
+    // Start below zero by the reserved tenth: otherwise the server stays at its limit.
     this._budget = (burst - rate) * 1000;
     this._context.timers.start('pace', Math.min(MAX_PAUSE, milliseconds || PAUSE));
   }
@@ -252,7 +252,7 @@ export class Publishes {
     }
   }
 
-  /** Settle sent publishes as unknown, and unsent ones with a refusal, if given. */
+  /** Settle sent publishes as unknown, and unsent ones with a rejection, if given. */
   settleAll(unsent?: Rejected): void {
     for (const entry of this._queue._all()) {
       const outcome = entry._sent ? UNKNOWN : unsent;
@@ -292,7 +292,7 @@ export class Publishes {
 
   /**
    * Take the results of messages in flight, by slot. When all of a publish is answered, settle it;
-   * send messages again that were refused for now.
+   * send messages again that the rate rejected.
    *
    * @param more The server will answer other messages of the publish.
    */

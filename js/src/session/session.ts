@@ -49,7 +49,7 @@ export class Session {
     table.onClose(this.lifecycle, { wait });
   }
 
-  /** End the session now; unsettled publishes become unknown or refused. */
+  /** End the session now; unsettled publishes become unknown or rejected. */
   abort(): void {
     table.onAbort(this.lifecycle, {});
   }

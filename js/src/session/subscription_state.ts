@@ -13,14 +13,14 @@ export type Phase = 'pending' | 'joining' | 'live';
 
 /** One subscription of the program. */
 export class SubscriptionState {
-  /** The patterns in force. */
+  /** The active patterns. */
   patterns: readonly string[];
   phase: Phase = 'pending';
   /** The `ref` of the open request. */
   ref = '';
   /** The server has answered at least once. */
   answered = false;
-  /** The server refused part of it for now. */
+  /** The server rejected a part of it temporarily. */
   retryPending = false;
   /** The program knows the answer on this connection: another request only recovers messages. */
   reported = false;

@@ -1,5 +1,5 @@
 /**
- * Subscriptions inside a session: requests, answers, refusals and routes; each has its own cursor.
+ * Subscriptions of a session: requests, answers, rejections and routes; each has its own cursor.
  *
  * HIP-56 H-042, H-043, H-046; REC-1 to REC-3, HIST-1.
  */
@@ -24,10 +24,10 @@ import type { Subscribe } from './requests.js';
 import { Routes } from './routes.js';
 import { SubscriptionState } from './subscription_state.js';
 
-/** Longest such pause that a server may impose, milliseconds. */
+/** Maximum wait before the next request that a server can impose, milliseconds. */
 const MAX_WAIT = 60_000;
 
-/** Milliseconds to wait if a server refuses a subscription for now and gives no time. */
+/** Milliseconds to wait if a server rejects a subscription temporarily without a time. */
 const REFUSED_FOR_NOW = 1_000;
 
 /** Types of presence messages; users do not receive them as messages. */
@@ -40,7 +40,7 @@ export class Subscriptions {
   readonly routes: Routes = new Routes();
   /** Subscriptions with an open request, by its `ref`. */
   readonly requests: Map<string, SubscriptionState> = new Map();
-  /** Makes the cursors for the current peer, if it needs others. */
+  /** Creates the cursors for the current peer, if it needs others. */
   cursors: Cursors | undefined;
   readonly presence: Presence;
   private _number = 0;
@@ -100,7 +100,7 @@ export class Subscriptions {
   }
 
   /**
-   * The timer `rejoin` fired: request subscriptions that were refused for now; on a stream, all.
+   * The timer `rejoin` fired: request rejected subscriptions again; on a stream, all.
    */
   rejoin(): void {
     const incremental = this._context.peer?.incremental;
@@ -169,7 +169,7 @@ export class Subscriptions {
     }
   }
 
-  /** The server refused a `subscribe`; returns false if none is open under the `ref`. */
+  /** The server rejected a `subscribe`; returns false if the `ref` is unknown. */
   rejected({ ref = '', code, message, topic, retry_after_ms: retryAfter }: ErrorFrame): boolean {
     const state = this.requests.get(ref);
     if (!state) return false;
@@ -295,7 +295,7 @@ export class Subscriptions {
     else state.cursor.retried.clear();
   }
 
-  /** Patterns were denied, permanently or for now; returns whether any is in force. */
+  /** Process denied and granted patterns of an answer; returns whether any pattern is active. */
   private _applyDenials(state: SubscriptionState, answered: readonly Denial[] = []): boolean {
     const { denied } = state;
     const later = new Set<string>();
@@ -316,7 +316,7 @@ export class Subscriptions {
         state.denied = denied;
         return false;
       }
-      // The replay will bring the messages of the others that arrive by other subscriptions.
+      // Messages of the others that arrive by other subscriptions will be replayed.
       this.presence.show(state, granted, true);
       this._unroute(state, [...later]);
       const { _replay: replay } = state;

@@ -186,7 +186,7 @@ class StateChange:
         from_: State before.
         to: State after.
         code: Error code of ``spec/errors.yaml``, or the close code: 1006 for a connection that was
-            lost or could not be opened. None if the change has another cause than a failure.
+            lost or could not be opened. None if the change has a cause other than a failure.
         reason: What happened, for logs: a sentence in English, of this client, the server or a
             proxy. Empty if nothing failed, as after ``close()``, or when a client connects again
             after the machine slept. For users, choose words by ``to`` and ``code``.
