@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pubsub_server.settings.config import Settings
+
+_LISTENERS: Final = ("event_stream", "hub", "sp_pub", "signed")
+"""Listeners that `listener_identities` may name."""
+
+_ONE_WORKER: Final = ("event_stream", "hub", "sp_pub", "signed_listen", "signed_upstream_topics")
+"""Settings that need a single process."""
+
+_REQUIRES: Final = {
+    "signed_listen": "signed",
+    "signed_upstream": "signed",
+    "signed_upstream_topics": "signed_upstream",
+    "redis_cluster": "redis_url",
+    "redis_durable": "redis_url",
+    "audit_redis": "redis_url",
+}
+"""Settings that have no effect without another one."""
 
 
 def conflicts(settings: Settings) -> Iterator[str]:
@@ -25,29 +41,21 @@ def conflicts(settings: Settings) -> Iterator[str]:
         )
     if settings.http_port == settings.ws_port != 0:
         yield f"http_port and ws_port are both {settings.http_port}; use different ports"
-    for name in ("event_stream", "hub", "sp_pub"):
-        if getattr(settings, name) is not None and settings.workers > 1:
-            yield f"{name} is set with {settings.workers} workers; run one worker"
-        if name in settings.listener_identities and getattr(settings, name) is None:
+    for name in _LISTENERS:
+        if name in settings.listener_identities and not getattr(settings, name):
             yield f"listener_identities names {name}, which is off; set {name}, or leave it out"
-    if "signed" in settings.listener_identities and not settings.signed:
-        yield "listener_identities names signed, which is off; set signed, or leave it out"
-    if settings.signed_listen is not None and settings.workers > 1:
-        yield f"signed_listen is set with {settings.workers} workers; run one worker"
-    for name in ("signed_listen", "signed_upstream"):
-        if getattr(settings, name) is not None and not settings.signed:
-            yield f"{name} is set without signed; set signed, too"
-    if settings.signed_upstream_topics:
-        if settings.signed_upstream is None:
-            yield "signed_upstream_topics is set without signed_upstream; set signed_upstream, too"
-        if "signed" not in settings.listener_identities:
-            yield (
-                "signed_upstream_topics is set, but listener_identities does not name signed; add"
-                " the identity that publishes the messages, such as"
-                ' {"signed": {"user": "bee", "kind": "service"}}'
-            )
-        if settings.workers > 1:
-            yield f"signed_upstream_topics is set with {settings.workers} workers; run one worker"
+    for name in _ONE_WORKER:
+        if settings.workers > 1 and getattr(settings, name):
+            yield f"{name} is set with {settings.workers} workers; run one worker"
+    for name, required in _REQUIRES.items():
+        if getattr(settings, name) and not getattr(settings, required):
+            yield f"{name} is set without {required}; set {required}, too"
+    if settings.signed_upstream_topics and "signed" not in settings.listener_identities:
+        yield (
+            "signed_upstream_topics is set, but listener_identities does not name signed; add"
+            " the identity that publishes the messages, such as"
+            ' {"signed": {"user": "bee", "kind": "service"}}'
+        )
     if settings.signed_listen is not None and not settings.pubsub_broker_mode:
         yield (
             "signed_listen is set while pubsub_broker_mode is false; leave signed_listen out,"
@@ -60,9 +68,6 @@ def conflicts(settings: Settings) -> Iterator[str]:
             f"max_payload ({settings.max_payload}) is larger than max_frame ({settings.max_frame}),"
             " so the server rejects such messages; raise max_frame, or lower max_payload"
         )
-    for name in ("redis_cluster", "redis_durable"):
-        if getattr(settings, name) and settings.redis_url is None:
-            yield f"{name} is set without redis_url; set redis_url"
     if settings.history_page_default > settings.history_page_max:
         yield "history_page_default is larger than history_page_max"
     if settings.redis_url is not None:
@@ -82,8 +87,6 @@ def conflicts(settings: Settings) -> Iterator[str]:
         yield (
             "audit_topics is set without audit_file, audit_redis or audit_kafka; set one of them"
         )
-    if settings.audit_redis and settings.redis_url is None:
-        yield "audit_redis is set without redis_url; set redis_url"
     yield from _mesh(settings)
     yield from _kafka(settings)
 
