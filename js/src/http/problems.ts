@@ -145,7 +145,7 @@ export function wordOf(value: unknown): string | undefined {
  * @param wall Current Unix milliseconds.
  * @returns Milliseconds from now, at most an hour; undefined for other values.
  */
-export function retryAfterOf(value: string | null, wall: number): number | undefined {
+function retryAfterOf(value: string | null, wall: number): number | undefined {
   const text = value?.trim();
   if (!text) return undefined;
   const wait = /^[\d.]+$/.test(text) ? Number(text) * 1_000 : Date.parse(text) - wall;

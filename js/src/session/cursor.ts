@@ -152,10 +152,6 @@ export class SeqCursor implements Cursor {
     if (!answer.more) this._since ??= Math.max(0, began - this._overlap);
     const marks = this.marks;
 
-    /** Whether to ignore holes: a new subscription does not miss messages that expired before. */
-    const ignoresHoles = (topic: string) =>
-      first && (limit !== undefined || !this._requested.has(topic));
-
     /**
      * The log of a topic is at `seq`, by a message or the server's report. Messages up to it that
      * have not arrived are missing.
@@ -164,7 +160,8 @@ export class SeqCursor implements Cursor {
      */
     const advance = (topic: string, seq: number, time: number, stated?: boolean) => {
       const last = stated ? seq : seq - 1;
-      const strict = !ignoresHoles(topic);
+      // A new subscription does not miss messages that expired before it.
+      const strict = !first || (limit === undefined && this._requested.has(topic));
       // Fill a hole of the answer with live messages: the log may no longer have them.
       if (strict && last > (marks.get(topic)?._seq ?? -1)) takeHeld(topic, last);
       const mark = marks.get(topic);

@@ -130,13 +130,10 @@ function spellings(name: string): string[] {
   return [plain, ...Array.from(plain, (_, at) => plain.slice(0, at) + plain.slice(at + 1))];
 }
 
-/** The options of any call that waits. */
-export const WAITING: readonly string[] = ['timeout', 'signal'];
-
-/** Check the options of one call: an object with only these names. */
+/** Check the options of a call that waits: an object with only these names and the common ones. */
 export function checkCall(options: unknown, names: readonly string[] = []): void {
   if (!DEVELOPMENT) return;
-  checkNames('options', options, [...WAITING, ...names]);
+  checkNames('options', options, ['timeout', 'signal', ...names]);
   const { signal } = options as { readonly signal?: unknown };
   if (isSignal(signal)) return;
   throw invalid('signal', `is ${kind(signal)}`, 'Pass the `signal` of an AbortController.');

@@ -13,8 +13,6 @@ from hanzoai.pubsub.topics import matches, validate_topic
 if TYPE_CHECKING:
     from hanzoai.pubsub.values import Message
 
-REQUEST: Final = "request"
-"""Default message type of a request."""
 REPLY: Final = "reply"
 REPLY_ERROR: Final = "reply.error"
 

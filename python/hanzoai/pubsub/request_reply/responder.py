@@ -20,7 +20,7 @@ from hanzoai.pubsub.request_reply.messages import (
     reply,
     reply_to_of,
 )
-from hanzoai.pubsub.runtime.decisions import check_decision, decide
+from hanzoai.pubsub.runtime.decisions import check_allow, decide
 from hanzoai.pubsub.runtime.handlers import call
 from hanzoai.pubsub.runtime.tasks import Tasks
 from hanzoai.pubsub.settings.checks import check_function, check_seconds, check_whole
@@ -65,7 +65,7 @@ class Responder:
         tracing: Tracing | None = None,
     ) -> None:
         check_function("handler", handler)
-        check_decision("allow", allow, arguments=2)
+        check_allow(allow, arguments=2)
         check_whole("concurrency", concurrency, high=_CONCURRENCY_MAX, unit="a number of requests")
         self._client = client
         self._handler = handler
@@ -174,7 +174,7 @@ class Responder:
 
     def _allows(self, request: Message, reply_to: str) -> bool:
         try:
-            allowed = decide("allow", self._allow, request, reply_to)
+            allowed = decide(self._allow, request, reply_to)
         except Exception as error:
             # Without a decision there is no topic to answer on, not even with an error.
             error.add_note(f"request: {log_text(request.id)}")

@@ -15,22 +15,22 @@ if TYPE_CHECKING:
 _REMEDY = "Pass a function that returns True or False immediately; load earlier what it needs."
 
 
-def check_decision(name: str, function: object, arguments: int = 1) -> None:
-    """A function of this many arguments that is not a coroutine function, or None."""
-    check_function(name, function, _REMEDY, arguments)
-    if inspect.iscoroutinefunction(function):
-        raise invalid(name, "is a coroutine function", _REMEDY)
+def check_allow(allow: object, arguments: int = 1) -> None:
+    """Check `allow`: None, or a function of this many arguments, but not a coroutine function."""
+    check_function("allow", allow, _REMEDY, arguments)
+    if inspect.iscoroutinefunction(allow):
+        raise invalid("allow", "is a coroutine function", _REMEDY)
 
 
-def decide(name: str, function: Callable[..., object], *arguments: object) -> bool:
-    """Call it.
+def decide(allow: Callable[..., object], *arguments: object) -> bool:
+    """Call `allow`.
 
     Raises:
         UsageError: It returned an awaitable, which would count as True.
     """
-    decision = function(*arguments)
+    decision = allow(*arguments)
     if inspect.isawaitable(decision):
         if asyncio.iscoroutine(decision):
             decision.close()
-        raise UsageError(f"`{name}` returned an awaitable.", remedy=_REMEDY)
+        raise UsageError("`allow` returned an awaitable.", remedy=_REMEDY)
     return bool(decision)

@@ -288,7 +288,8 @@ class SeqCursor:
             Whether the position is new.
         """
         last = seq if stated else seq - 1
-        strict = not self._ignores_holes(replay, topic)
+        # A new subscription does not miss messages that expired before it.
+        strict = not replay.first or (replay.limit is None and topic in self._requested)
         mark = self._marks.get(topic)
         if strict and last > (-1 if mark is None else mark.seq):
             # Fill a hole of the answer with live messages: the log may no longer have them.
@@ -333,10 +334,6 @@ class SeqCursor:
             else:
                 self._take(replay, message)
         replay.held = later
-
-    def _ignores_holes(self, replay: Replay, topic: str) -> bool:
-        """Whether to ignore holes: these messages expired before the subscription."""
-        return replay.first and (replay.limit is not None or topic not in self._requested)
 
     def _set_mark(self, topic: str, seq: int, at: int) -> None:
         if len(self._marks) >= self._remembered:

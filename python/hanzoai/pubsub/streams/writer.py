@@ -23,7 +23,7 @@ from hanzoai.pubsub.errors import (
     UsageError,
 )
 from hanzoai.pubsub.log_text import log_text
-from hanzoai.pubsub.runtime.decisions import check_decision, decide
+from hanzoai.pubsub.runtime.decisions import check_allow, decide
 from hanzoai.pubsub.runtime.handlers import call
 from hanzoai.pubsub.runtime.waiters import Waiters
 from hanzoai.pubsub.settings.checks import check_function, check_whole
@@ -137,7 +137,7 @@ class StreamWriter:
         on_steer: Callable[[Any, str], Any] | None = None,
     ) -> None:
         check_whole("epoch", epoch, low=0, high=EPOCH_MAX)
-        check_decision("allow", allow)
+        check_allow(allow)
         check_function("on_steer", on_steer, arguments=2)
         if take_over and id is None:
             raise UsageError("`take_over` needs the `id` of the stream.")
@@ -586,7 +586,7 @@ class StreamWriter:
 
     def _allows(self, by: str) -> bool:
         try:
-            return self._allow is None or decide("allow", self._allow, by)
+            return self._allow is None or decide(self._allow, by)
         except Exception as error:
             self._report(error)
             return False

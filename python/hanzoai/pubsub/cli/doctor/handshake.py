@@ -60,7 +60,6 @@ class Handshake:
         self._url, self._context, self._patience = url, context, patience
         self._address = Address.of(url)
         self._socket: ClientConnection | None = None
-        self.closed_early: ConnectionClosed | None = None
 
     async def close(self) -> None:
         """End it."""
