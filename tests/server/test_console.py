@@ -209,7 +209,8 @@ async def test_its_own_page_is_signed_in_for_a_short_time(
     session = (await browser.get("/v1/session", headers=headers)).json()
     assert session["user_id"] == "ana"
     assert abs(session["expires_at"] - given["expires_at"]) < 1_000
-    assert given["expires_at"] - session["server_time"] <= dev_sign_in.TTL * 1000
+    # Both are rounded to milliseconds, and a fast machine answers in the same one.
+    assert given["expires_at"] - session["server_time"] <= dev_sign_in.TTL * 1000 + 1
     assert (await browser.get("/v1/topics", headers=headers)).status_code == 200
 
 

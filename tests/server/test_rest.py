@@ -322,7 +322,8 @@ async def test_the_session_contains_what_auth_ok_contains(server: RunningServer)
     assert body["user_id"] == "alice"
     assert body["version"] == 1
     assert "seq" in body["features"]
-    assert 0 < body["expires_at"] - body["server_time"] <= 60_000
+    # Both are rounded to milliseconds, and a fast machine answers in the same one.
+    assert 0 < body["expires_at"] - body["server_time"] <= 60_000 + 1
     assert body["limits"]["max_payload"] == 262_144
 
 
