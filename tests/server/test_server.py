@@ -29,6 +29,7 @@ from hanzoai.pubsub import PubSubClient
 from pubsub_server import commands
 from pubsub_server.access.setup import StartError
 from pubsub_server.auth.api_keys import generate, hash_key
+from pubsub_server.observe import logs
 from pubsub_server.process import tune_collector
 from pubsub_server.testing import running_server
 from tests.http_client import http_client
@@ -279,10 +280,14 @@ def test_sigterm_before_the_server_handles_it_ends_the_program_with_0(
 ) -> None:
     del environ
 
+    def log_nothing(_: object) -> None:
+        """The logger would keep the standard error that pytest captures for this test."""
+
     def start(*_: object) -> None:
         assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
         signal.raise_signal(signal.SIGTERM)
 
+    monkeypatch.setattr(logs, "configure", log_nothing)
     monkeypatch.setattr(commands, starts, start)
     before = signal.getsignal(signal.SIGTERM)
     redis = ("--redis-url", "redis://127.0.0.1:9")
