@@ -44,10 +44,11 @@ from hanzoai.pubsub.streams import stream_writer
 async def main(url, rest, token, topic, text):
     async with PubSubClient(url, token, rest_url=rest) as ps:
         async with stream_writer(ps, topic, id="r1") as writer:
-            for at in range(0, len(text), 3):
+            for at in range(0, len(text) // 2, 3):
                 await writer.write(text[at : at + 3])
                 await asyncio.sleep(1 / 150)
                 print(at, flush=True)
+            await asyncio.Event().wait()
 
 asyncio.run(main(*sys.argv[1:]))
 """
