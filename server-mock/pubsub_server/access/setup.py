@@ -70,22 +70,14 @@ def _problems(settings: Settings) -> Iterator[str]:
             ("hub", parse_address),
             ("signed_listen", parse_address),
             ("sp_pub", parse_sp_url),
+            ("mesh_listen", parse_node_address),
         ):
-            address: str | None = getattr(settings, name)
-            if address is None or (parsed := parse(address)).path is not None:
-                continue
-            if parsed.host not in LOOPBACK:
-                flag = "--" + name.replace("_", "-")
+            text: str | None = getattr(settings, name)
+            address = None if text is None else parse(text)
+            if address is not None and address.path is None and address.host not in LOOPBACK:
                 yield (
-                    f"--dev listens on loopback only, not on {parsed.host}; use {LOOPBACK_HOST}"
-                    f" with {flag}"
-                )
-        if settings.on_mesh and settings.mesh_listen is not None:
-            host = parse_node_address(settings.mesh_listen).host
-            if host not in LOOPBACK:
-                yield (
-                    f"--dev listens on loopback only, not on {host}; use {LOOPBACK_HOST} with"
-                    " --mesh-listen"
+                    f"--dev listens on loopback only, not on {address.host}; use {LOOPBACK_HOST}"
+                    f" with --{name.replace('_', '-')}"
                 )
         return
     if settings.on_mesh and settings.mesh_key is None and settings.mesh_tls_cert is None:
