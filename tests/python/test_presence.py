@@ -6,12 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hanzoai.pubsub import users_of
-from hanzoai.pubsub.generated.wire import Message, PresenceMember
+from hanzoai.pubsub.generated.wire import Message, PresenceMember, PresenceUpdateFrame
 from hanzoai.pubsub.session.context import Context
 from hanzoai.pubsub.session.cursor import SeqCursor
 from hanzoai.pubsub.session.members import MAX_MEMBERS, MAX_TOPICS, PresenceMembers
 from hanzoai.pubsub.session.own_presence import MAX_TOPICS as OWN_TOPICS
 from hanzoai.pubsub.session.own_presence import OwnPresence, PresenceValues
+from hanzoai.pubsub.session.peer import Peer
 from hanzoai.pubsub.session.ports import Rejected
 from hanzoai.pubsub.session.presence import Presence
 from hanzoai.pubsub.session.publishes import Publishes
@@ -19,7 +20,7 @@ from hanzoai.pubsub.session.requests import Subscribe
 from hanzoai.pubsub.session.routes import Routes
 from hanzoai.pubsub.session.subscription_state import SubscriptionState
 from hanzoai.pubsub.settings.session import SessionOptions
-from tests.traces.effects import Problem, Settle
+from tests.traces.effects import Problem, Send, Settle
 from tests.traces.recorder import Log
 
 
@@ -141,11 +142,20 @@ def test_own_presence_of_a_topic_that_another_subscription_matches_is_kept() -> 
     request = Subscribe(1, ("a.b",))
     routes = Routes()
     routes.add(SubscriptionState(request, SeqCursor(request, SessionOptions())))
-    own = PresenceValues()
+    log = Log()
+    context = Context(SessionOptions(), log, lambda: 0.5)
+    own = OwnPresence(context, Publishes(context), routes)
     for topic in (None, "a.b", "a.c", "d"):
-        own.update(topic, {str(topic): 1})
-    own.drop(["a.*"], routes)
-    assert [topic for topic, _ in own.items()] == [None, "a.b", "d"]
+        own.update(topic, {str(topic): 1}, None)
+    own.drop_topics(["a.*"])
+    context.peer = Peer()
+    own.connected()
+    frames = [sent.frame for sent in log.take() if isinstance(sent, Send)]
+    assert [frame.topic for frame in frames if isinstance(frame, PresenceUpdateFrame)] == [
+        None,
+        "a.b",
+        "d",
+    ]
 
 
 def test_an_update_of_one_topic_more_than_the_client_remembers_is_rejected() -> None:

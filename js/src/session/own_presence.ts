@@ -73,13 +73,6 @@ class PresenceValues {
   hasRoom(topic: Topic): boolean {
     return !topic || this._byTopic.has(topic) || this._byTopic.size < MAX_TOPICS;
   }
-
-  /** Forget the topics of some patterns that lead nowhere. */
-  drop(patterns: readonly string[], routes: Routes): void {
-    for (const topic of topicsOf(patterns, this._byTopic)) {
-      if (!routes.matching(topic).length) this._byTopic.delete(topic);
-    }
-  }
 }
 
 /** The values under other keys. */
@@ -191,9 +184,12 @@ export class OwnPresence {
     for (const refs of this._waiting.values()) this._settle(refs, error);
   }
 
-  /** A subscription has ended: forget its topics that no other one matches. */
+  /** A subscription has ended: drop updates of its topics that no other one matches. */
   dropTopics(patterns: readonly string[]): void {
-    this._own.drop(patterns, this._routes);
+    const { _byTopic: own } = this._own;
+    for (const topic of topicsOf(patterns, own)) {
+      if (!this._routes.matching(topic).length) own.delete(topic);
+    }
   }
 
   private _take(ref: string | undefined): Update | undefined {

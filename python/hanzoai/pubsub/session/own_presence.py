@@ -16,7 +16,7 @@ from hanzoai.pubsub.session.publish_state import rejection
 from hanzoai.pubsub.topics import TopicTrie, is_wildcard
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from hanzoai.pubsub.generated.wire import ErrorFrame
     from hanzoai.pubsub.session.context import Context
@@ -41,59 +41,50 @@ class _Update(NamedTuple):
 
 
 class PresenceValues:
-    """Own presence, by topic; None for all topics."""
+    """Own presence.
+
+    Attributes:
+        by_topic: Keys and values by topic; None for all topics.
+    """
 
     def __init__(self) -> None:
-        self._by_topic: dict[str | None, dict[str, Any]] = {}
+        self.by_topic: dict[str | None, dict[str, Any]] = {}
 
     def update(self, topic: str | None, data: Mapping[str, Any]) -> None:
         """Merge an update: the last value of each key counts; null deletes on the server."""
         if topic is None:
-            for other in list(self._by_topic):
+            for other in list(self.by_topic):
                 self.forget(other, data)
-        earlier = self._by_topic.pop(topic, {})
-        self._by_topic[topic] = {**earlier, **data}
+        earlier = self.by_topic.pop(topic, {})
+        self.by_topic[topic] = {**earlier, **data}
 
     def restore(self, topic: str | None, data: Mapping[str, Any]) -> None:
         """Merge an update that is older than all present ones."""
         left = self.missing(topic, data)
         if left:
-            self._by_topic[topic] = {**left, **self._by_topic.get(topic, {})}
+            self.by_topic[topic] = {**left, **self.by_topic.get(topic, {})}
 
     def missing(self, topic: str | None, data: Mapping[str, Any]) -> dict[str, Any]:
         """The part of an update that no update here replaces."""
-        newer = self._by_topic.get(None, {}).keys() | self._by_topic.get(topic, {}).keys()
+        newer = self.by_topic.get(None, {}).keys() | self.by_topic.get(topic, {}).keys()
         return {key: data[key] for key in data if key not in newer}
 
     def forget(self, topic: str | None, data: Mapping[str, Any]) -> None:
         """Drop the values under the keys of `data`."""
-        earlier = self._by_topic.get(topic, {})
+        earlier = self.by_topic.get(topic, {})
         left = {key: earlier[key] for key in earlier if key not in data}
         if left:
-            self._by_topic[topic] = left
+            self.by_topic[topic] = left
         else:
-            self._by_topic.pop(topic, None)
+            self.by_topic.pop(topic, None)
 
-    def items(self) -> Iterable[tuple[str | None, dict[str, Any]]]:
+    def items(self) -> list[tuple[str | None, dict[str, Any]]]:
         """The updates to send: first that for all topics, then those for single topics."""
-        return sorted(self._by_topic.items(), key=lambda item: item[0] is not None)
+        return sorted(self.by_topic.items(), key=lambda item: item[0] is not None)
 
     def has_room(self, topic: str | None) -> bool:
         """Whether a topic has values, or can get some; an update of all topics always can."""
-        return topic is None or topic in self._by_topic or len(self._by_topic) < MAX_TOPICS
-
-    def __contains__(self, topic: str | None) -> bool:
-        return topic in self._by_topic
-
-    def delete(self, topic: str | None) -> None:
-        """Remove an update that is being sent."""
-        del self._by_topic[topic]
-
-    def drop(self, patterns: Sequence[str], routes: Routes) -> None:
-        """Drop updates of the topics of some patterns that lead nowhere."""
-        for topic in _topics_of(patterns, self._by_topic):
-            if not routes.matching(topic):
-                del self._by_topic[topic]
+        return topic is None or topic in self.by_topic or len(self.by_topic) < MAX_TOPICS
 
 
 def _topics_of(patterns: Sequence[str], topics: Collection[str | None]) -> list[str]:
@@ -149,14 +140,14 @@ class OwnPresence:
         if peer is None or self._publishes.paused:
             return
         answers = peer.acks and "ref" in peer.features
-        for topic, data in list(self._later.items()):
+        for topic, data in self._later.items():
             # Keep the order between an update for all topics and one for a single topic.
             if self._in_flight if topic is None else None in self._in_flight:
                 return
             if topic in self._in_flight:
                 continue
             refs = self._waiting.pop(topic, [])
-            self._later.delete(topic)
+            del self._later.by_topic[topic]
             self._number += 1
             ref = f"m{self._number}"
             frame = PresenceUpdateFrame(topic=topic, data=data, ref=ref)
@@ -201,7 +192,10 @@ class OwnPresence:
 
     def drop_topics(self, patterns: Sequence[str]) -> None:
         """A subscription has ended: drop updates of its topics that no other one matches."""
-        self._own.drop(patterns, self._routes)
+        own = self._own.by_topic
+        for topic in _topics_of(patterns, own):
+            if not self._routes.matching(topic):
+                del own[topic]
 
     def _take(self, ref: str | None) -> _Update | None:
         for update in self._in_flight.values():
@@ -217,10 +211,10 @@ class OwnPresence:
     def _merge_waiting(self) -> None:
         """Let calls whose updates were merged into one for all topics wait for that one."""
         for topic, refs in list(self._waiting.items()):
-            if topic in self._later:
+            if topic in self._later.by_topic:
                 continue
             del self._waiting[topic]
-            if None in self._later:
+            if None in self._later.by_topic:
                 self._wait(None, refs)
             else:
                 self._settle(refs, _ACKNOWLEDGED)
