@@ -205,9 +205,9 @@ def test_what_was_denied_becomes_the_error_of_its_code(code: str, message: str |
 def test_the_error_of_several_refused_topics_names_them() -> None:
     denials = [Denial(topic=f"a.{n}", code="forbidden", message="not for you") for n in range(8)]
     two = denial_error(denials[:2], ("a.0", "a.1"))
-    assert two.message == "not for you (topic a.0). Also refused: a.1."
+    assert two.message == "not for you (topic a.0). Also rejected: a.1."
     many = denial_error(denials, ("a.*",))
-    assert many.message.endswith("Also refused: a.1, a.2, a.3, a.4, a.5 and 2 more.")
+    assert many.message.endswith("Also rejected: a.1, a.2, a.3, a.4, a.5 and 2 more.")
 
 
 def test_a_subscription_without_an_answer_for_its_topic_is_forbidden() -> None:

@@ -262,14 +262,14 @@ function denialError(denied: readonly Denial[], topics: readonly string[]): PubS
     message: DEVELOPMENT ? 'The server granted none of the topics.' : '',
     topic: topics[0],
   };
-  const refusal = fromCode(code, message || (DEVELOPMENT ? `Refused: ${topic}.` : ''), { topic });
+  const refusal = fromCode(code, message || (DEVELOPMENT ? `Rejected: ${topic}.` : ''), { topic });
   if (!DEVELOPMENT) return refusal;
   const others = denied.slice(1).map((one) => one.topic);
   if (!others.length) return refusal;
   const more = others.length > NAMED ? ` and ${others.length - NAMED} more` : '';
   const stop = /[.!?]$/.test(refusal.message) ? '' : '.';
   const names = others.slice(0, NAMED).join(', ') + more;
-  return fromCode(code, `${refusal.message}${stop} Also refused: ${names}.`, { topic });
+  return fromCode(code, `${refusal.message}${stop} Also rejected: ${names}.`, { topic });
 }
 
 /** Approximate JSON bytes of a payload: characters of strings, 8 per other value, 4 per item. */

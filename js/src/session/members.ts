@@ -169,7 +169,7 @@ export class PresenceMembers {
     return found;
   }
 
-  /** Forget the topics of some patterns that lead nowhere. */
+  /** Drop the topics of some patterns that no subscription matches. */
   drop(patterns: readonly string[], routes: Routes): void {
     for (const topic of topicsOf(patterns, this._rooms)) {
       if (!routes.matching(topic).length) this._rooms.delete(topic);

@@ -139,7 +139,7 @@ class TokenSigner:
         for field, names in lists.items():
             if isinstance(names, str):
                 raise _invalid(
-                    field, f"`{field}` is one text, not a list of texts.", f"Pass {field}=[…]."
+                    field, f"`{field}` is a string, not a list of strings.", f"Pass {field}=[…]."
                 )
         seconds = float(seconds_of(ttl, "ttl"))
         if not 0 < seconds <= TTL_MAX:
@@ -186,7 +186,7 @@ class TokenSigner:
 
         algorithm = get_default_algorithms()[self.algorithm]
         jwk = json.loads(algorithm.to_jwk(self._key.public_key()))
-        # PyJWT lists the operations of some keys, which `use` already tells.
+        # PyJWT lists the operations of some keys, which `use` already states.
         jwk.pop("key_ops", None)
         return {**jwk, "kid": self.key_id, "alg": self.algorithm, "use": "sig"}
 

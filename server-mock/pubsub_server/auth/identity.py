@@ -153,7 +153,7 @@ def _texts(claims: Mapping[str, object], claim: str) -> tuple[str, ...]:
         raise ClaimError(claim, f"a list of at most {MAX_NAMES} texts")
     names = [item for item in items if isinstance(item, str) and 0 < len(item) <= MAX_ID]
     if len(names) != len(items) or not is_encodable("".join(names)):
-        raise ClaimError(claim, f"a list of texts of 1 to {MAX_ID} characters")
+        raise ClaimError(claim, f"a list of strings of 1 to {MAX_ID} characters")
     return tuple(names)
 
 

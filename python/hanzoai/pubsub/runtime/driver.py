@@ -194,7 +194,7 @@ class Driver:
         due = [ref for ref, (_, deadline) in self._unsettled.items() if deadline <= now]
         self.call(self.session.expire, due)
         for ref in due:
-            self.settle(ref, Unknown())  # an update of presence, which goes on without its call
+            self.settle(ref, Unknown())  # an update of presence, which continues without its call
         later = min((deadline for _, deadline in self._unsettled.values()), default=math.inf)
         if later < self._next_deadline:
             self._expire_at(later)
@@ -330,7 +330,7 @@ class Driver:
             timer.cancel()
 
     def _watch(self, before: float) -> None:
-        """Tell the session when the machine was suspended: only the wall clock went on.
+        """Tell the session when the machine was suspended: only the wall clock advanced.
 
         Args:
             before: The difference of the clocks at the last check.

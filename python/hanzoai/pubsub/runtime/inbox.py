@@ -355,7 +355,7 @@ def denial_error(denials: Sequence[Denial], topics: tuple[str, ...]) -> PubSubEr
     if not denials:
         return from_code("forbidden", "The server granted none of the topics.", topic=topics[0])
     first, *others = denials
-    message = first.message or f"Refused: {first.topic}."
+    message = first.message or f"Rejected: {first.topic}."
     error = from_code(first.code, message, topic=first.topic)
     if not others:
         return error
@@ -363,7 +363,7 @@ def denial_error(denials: Sequence[Denial], topics: tuple[str, ...]) -> PubSubEr
     more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
     stop = "" if error.message.endswith((".", "!", "?")) else "."
     return from_code(
-        first.code, f"{error.message}{stop} Also refused: {names}{more}.", topic=first.topic
+        first.code, f"{error.message}{stop} Also rejected: {names}{more}.", topic=first.topic
     )
 
 

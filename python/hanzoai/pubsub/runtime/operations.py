@@ -70,7 +70,7 @@ class Operations:
         began = driver.failures.state != "initialized"
         if driver.is_finished or not began or driver.loop.is_closed():
             return False
-        if driver.owner.is_foreign:  # the parent process goes on with it
+        if driver.owner.is_foreign:  # the parent process still uses it
             return False
         driver.loop.call_soon_threadsafe(driver.call, driver.session.abort)
         return True

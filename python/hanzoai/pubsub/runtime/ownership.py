@@ -24,7 +24,7 @@ class ForkedError(UsageError):
     """A client is used in a process that was forked after its first use.
 
     A separate class, so that leaving a ``with`` block in the child process can ignore it: the
-    block of the parent process goes on.
+    block of the parent process continues.
     """
 
     def __init__(self) -> None:

@@ -172,7 +172,7 @@ class Subscription(Generic[Data_co]):
         # A cancelled `await ps.subscribe(..., on_message=f)` returned nothing to end it with.
         if not self._cancelled and (handlers.on_message or handlers.on_presence):
             return
-        if feed.is_foreign:  # the parent process goes on with it
+        if feed.is_foreign:  # the parent process still uses it
             return
         if self._warns and not self._cancelled:
             warnings.warn(

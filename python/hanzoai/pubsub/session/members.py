@@ -185,7 +185,7 @@ class PresenceMembers:
         return found
 
     def drop(self, patterns: Sequence[str], routes: Routes) -> None:
-        """Drop the topics of some patterns that lead nowhere."""
+        """Drop the topics of some patterns that no subscription matches."""
         for topic in self._matching(patterns):
             if not routes.matching(topic):
                 self._remove(topic)

@@ -65,7 +65,7 @@ class Rejected:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """The publish was sent, but its answer cannot arrive any more: `outcome_unknown`."""
+    """The publish was sent, but its answer can no longer arrive: `outcome_unknown`."""
 
 
 Outcome: TypeAlias = Acked | Rejected | Unknown

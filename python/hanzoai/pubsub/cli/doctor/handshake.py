@@ -147,7 +147,7 @@ class Handshake:
             return failed(
                 "websocket",
                 "upgrade_forbidden",
-                f"The WebSocket handshake was refused with {status}, before any token was sent.",
+                f"The WebSocket handshake was rejected with {status}, before any token was sent.",
                 "A gateway or an origin check in front of the server rejects it; " + _LET_PASS,
             )
         if status == 429:
@@ -317,4 +317,4 @@ def _refused_token(answer: dict[str, Any], token: str, now: float) -> Finding:
                 f"{span(claims.expires_at - now)}: "
                 "set the clocks of both machines (NTP)."
             )
-    return failed("auth", code, f"The server refused the token: {message}", remedy)
+    return failed("auth", code, f"The server rejected the token: {message}", remedy)

@@ -218,7 +218,7 @@ def _bad_certificate(address: Address, error: ssl.SSLCertVerificationError) -> F
     return failed(
         "tls",
         "certificate_refused",
-        f"The certificate of {address.text} was refused: {error.verify_message}.",
+        f"The certificate of {address.text} was rejected: {error.verify_message}.",
         "Check the certificate chain of the server.",
     )
 

@@ -245,7 +245,7 @@ class Web:
         if code == "forbidden":
             return skipped("sse", f"not checked: no access to {topic}")
         return failed(
-            "sse", code, f"The event stream was refused ({answer.status_code}): {message}", remedy
+            "sse", code, f"The event stream was rejected ({answer.status_code}): {message}", remedy
         )
 
     async def check_access(self, topic: str) -> Finding:
