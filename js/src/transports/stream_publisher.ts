@@ -117,13 +117,14 @@ export class StreamPublisher {
     const batch = frame.type === 'publish' && frame.messages;
     if (error && !batch) this._refuse(frame, error);
     else {
+      // The answer of a peer may have a type of its own: that of the message, or of a problem.
       const answer = batch ? { results } : published;
-      this._put(compact<PublishedFrame>({ type: 'published', ...answer, ref: frame.ref }));
+      this._put(compact<PublishedFrame>({ ...answer, type: 'published', ref: frame.ref }));
     }
   }
 
   private _refuse({ ref }: Outgoing, error: ErrorInfo): void {
-    this._put(compact<ErrorFrame>({ type: 'error', ...error, ref }));
+    this._put(compact<ErrorFrame>({ ...error, type: 'error', ref }));
   }
 }
 

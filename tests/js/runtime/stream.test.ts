@@ -125,6 +125,41 @@ test('a peer without batches receives single messages, and nulls count as absent
   assert.deepEqual(asked.slice(2), ['/v1/topics/a/messages', '/v1/topics/b/messages']);
 });
 
+test('a peer may answer a publish with the whole message, whose type is that of the program', async () => {
+  const { received } = await stream(
+    (path, { body }) => {
+      if (!path.endsWith('/messages')) return problem(path === '/v1/subscribe' ? 400 : 404, {});
+      return Response.json({ ...JSON.parse(String(body)), topic: 'a', timestamp: 5 });
+    },
+    { type: 'publish', message: { topic: 'a', type: 'greeting', data: 1, id: 'msg_1' }, ref: '2' },
+  );
+  assert.deepEqual(
+    received.map(({ type }) => type),
+    ['auth.ok', 'published'],
+  );
+});
+
+test('an item of a batch may be rejected with a problem, which has a type', async () => {
+  const error = { type: 'about:blank', code: 'forbidden', message: 'Rule 7 says no.' };
+  const { received } = await stream(
+    (path) =>
+      Response.json(
+        path === '/v1/session'
+          ? { ...INFO, features: ['batch'] }
+          : { results: [{ error }, { error }] },
+      ),
+    { type: 'publish', message: { topic: 'a', data: 1, id: 'msg_1' }, ref: '2' },
+    { type: 'publish', message: { topic: 'a', data: 2, id: 'msg_2' }, ref: '3' },
+  );
+  assert.deepEqual(
+    received.slice(1).map((frame) => [frame.type, 'code' in frame && frame.code]),
+    [
+      ['error', 'forbidden'],
+      ['error', 'forbidden'],
+    ],
+  );
+});
+
 test('a batch that a peer rejects as unknown is sent as single messages', async () => {
   let next = 0;
   const { asked, received } = await stream(
