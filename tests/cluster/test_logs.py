@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING, Any, cast
 
 import httpx
 import pytest
+from redis.exceptions import ConnectionError as RedisConnectionError
 
 from pubsub_server.access.setup import StartError
 from pubsub_server.backplanes.redis import wire
-from pubsub_server.backplanes.redis.errors import RefusedError
+from pubsub_server.backplanes.redis.errors import ForbiddenError, RefusedError
 from pubsub_server.backplanes.redis.failure_log import FailureLog, FeedLog
 from pubsub_server.testing import running_server
 from tests.cluster.fleet import peer, present
 from tests.cluster.store import running
+from tests.cluster.test_refusals import publish
 from tests.cluster.waiting import until
 from tests.ports import free_port
 
@@ -167,7 +169,7 @@ async def test_a_refused_subscription_is_logged_once_as_an_error(
     ]
 
 
-async def test_heartbeats_and_reads_that_keep_failing_are_each_logged_once(
+async def test_a_lost_permission_is_logged_once_with_the_remedy_whatever_fails_without_it(
     store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with asyncio.timeout(BOUND), running_server(redis_url=store.url, **QUICK) as node:
@@ -180,12 +182,24 @@ async def test_heartbeats_and_reads_that_keep_failing_are_each_logged_once(
             # The node also searches by itself.
             for _ in range(3):
                 assert not await catching_up._catch_up(range(2))
+            assert (await publish(node)).status_code == 503
         finally:
             await store.command("ACL", "SETUSER", "default", "~*")
-    for task in ("write the heartbeat of this node", "read missed messages from Redis"):
-        assert lines(caplog, f"cannot {task}: the user of redis_url lacks a permission") == [
-            logging.WARNING
-        ]
+        assert (await publish(node)).status_code == 201
+    assert lines(caplog, "lacks a permission") == [logging.ERROR]
+    assert lines(caplog, "give it the commands, keys and channels") == [logging.ERROR]
+    assert lines(caplog, "Redis accepts publishes again") == [logging.WARNING]
+
+
+async def test_reads_that_keep_failing_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    log = FailureLog(logging.getLogger("test"))
+    refused = RefusedError("Redis is busy with a script", "wait")
+    for _ in range(2):
+        log.failed("cannot read", refused, RedisConnectionError("gone"), ForbiddenError("no", "do"))
+    log.failed("cannot read", ForbiddenError("no", "do"))
+    assert [(each.levelno, each.getMessage()) for each in caplog.records] == [
+        (logging.WARNING, "cannot read: Redis is busy with a script: wait, gone")
+    ]
 
 
 async def test_a_redis_that_accepts_a_connection_and_stays_silent_is_named_at_the_start(

@@ -11,7 +11,6 @@ from operator import gt
 from typing import TYPE_CHECKING, Final
 
 from pubsub_server.backoff import Backoff
-from pubsub_server.backplanes.redis.errors import cause
 from pubsub_server.backplanes.redis.failure_log import LOSS_EVERY, FailureLog
 from pubsub_server.backplanes.redis.layout import PRESENCE, unpack
 from pubsub_server.backplanes.redis.reader import CLOCKS_MS
@@ -322,7 +321,7 @@ class CatchingUp:
             await self._deliveries.discover(topic, since)
         except LINK_ERRORS as error:
             # The next sweep repeats it.
-            self._failures.note(f"{_UNREAD}: {cause(error)}")
+            self._failures.failed(_UNREAD, error)
 
     def _owed_since(self, topic: str, now: int) -> int | None:
         """Unix ms from which patterns may miss messages of an opening topic; None if none do."""
@@ -375,8 +374,7 @@ class CatchingUp:
             Exception: One failed unexpectedly.
         """
         errors = [error for error in found if error is not None]
-        if texts := {cause(error) for error in errors if isinstance(error, LINK_ERRORS)}:
-            self._failures.note(f"{_UNREAD}: {', '.join(sorted(texts))}")
+        self._failures.failed(_UNREAD, *(each for each in errors if isinstance(each, LINK_ERRORS)))
         for error in errors:
             if not isinstance(error, LINK_ERRORS):
                 raise error

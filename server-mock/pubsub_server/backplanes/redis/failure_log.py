@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final
 
-from pubsub_server.backplanes.redis.errors import RefusedError, cause
+from pubsub_server.backplanes.redis.errors import ForbiddenError, RefusedError, cause
 from pubsub_server.shared.wall_clock import now_ms
 
 if TYPE_CHECKING:
@@ -49,6 +49,17 @@ class FailureLog:
         if now >= self._again_at.get(line, now):
             self._again_at[line] = now + self._every
             self._logger.log(self._level, "%s", line)
+
+    def failed(self, task: str, *errors: Exception) -> None:
+        """Log why a task failed, except for lack of a permission, which `link` logs.
+
+        Args:
+            task: As in "cannot read".
+            errors: Of the calls of the task.
+        """
+        causes = {cause(each) for each in errors if not isinstance(each, ForbiddenError)}
+        if causes:
+            self.note(f"{task}: {', '.join(sorted(causes))}")
 
     def succeeded(self) -> None:
         """Log the next failure in any case."""

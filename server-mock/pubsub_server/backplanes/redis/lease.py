@@ -14,7 +14,6 @@ import logging
 import secrets
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
-from pubsub_server.backplanes.redis.errors import cause
 from pubsub_server.backplanes.redis.failure_log import LOSS_EVERY, ClockLog, FailureLog
 from pubsub_server.backplanes.redis.servers import LINK_ERRORS
 from pubsub_server.tasks import Tasks, run_all
@@ -153,7 +152,7 @@ class Lease:
                 await self._beat()
             except LINK_ERRORS as error:
                 if not self._closing:
-                    self._failures.note(f"cannot write the heartbeat of this node: {cause(error)}")
+                    self._failures.failed("cannot write the heartbeat of this node", error)
                 self.up = False
             except Exception:
                 self.up = False
@@ -251,7 +250,7 @@ class Lease:
         try:
             await _all((self._revoke_all(names), self._revoke_without_heartbeat()))
         except LINK_ERRORS as error:
-            self._left_failures.note(f"cannot remove what nodes have left in Redis: {cause(error)}")
+            self._left_failures.failed("cannot remove what nodes have left in Redis", error)
         else:
             self._left_failures.succeeded()
 

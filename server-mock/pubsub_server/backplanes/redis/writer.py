@@ -35,7 +35,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 
 from pubsub_server.backoff import Backoff
 from pubsub_server.backplane import Published
-from pubsub_server.backplanes.redis.errors import RefusedError, cause
+from pubsub_server.backplanes.redis.errors import ForbiddenError, RefusedError, cause
 from pubsub_server.backplanes.redis.layout import PLACE
 from pubsub_server.backplanes.redis.servers import LINK_ERRORS
 from pubsub_server.errors import ServiceError
@@ -504,7 +504,11 @@ class Lane:
             )
             return "the store is full (maxmemory of Redis); its operator must increase it"
         if isinstance(reason, RefusedError):
-            self._log(f"{reason.why}, and publishes are rejected: {reason.remedy}")
+            if isinstance(reason, ForbiddenError):
+                # `link` has logged it.
+                self._refusing = True
+            else:
+                self._log(f"{reason.why}, and publishes are rejected: {reason.remedy}")
             return "the store accepts no messages now; the log of the server has the cause"
         self._log(f"Redis cannot be reached, and publishes are rejected ({cause(reason)})")
         return "the store cannot be reached"
