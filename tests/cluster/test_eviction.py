@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pubsub_server.backplanes.redis import writer
-from pubsub_server.backplanes.redis.link import Link
 from tests.cluster.fleet import nodes, peer
 from tests.cluster.store import running
 from tests.cluster.test_backplane import collect
@@ -165,9 +164,7 @@ async def test_a_full_store_refuses_what_comes_and_keeps_what_it_has(
 async def test_a_node_warns_at_its_start_if_the_store_may_evict_any_key(
     memory: str, policy: str, warned: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with small(tmp_path, memory, policy) as store:
-        link = Link(store.url, cluster=False, durable=False)
-        await link.check("any")
-        await link.close()
+    async with small(tmp_path, memory, policy) as store, nodes(store, 1):
+        pass
     reported = [record.getMessage() for record in caplog.records if "evict" in record.getMessage()]
     assert [f"maxmemory-policy {policy}" in each for each in reported] == [True] * warned

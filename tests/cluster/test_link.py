@@ -242,18 +242,19 @@ async def test_several_indices_are_one_call_except_in_a_cluster(cluster: bool, c
 @pytest.mark.parametrize(
     ("stats", "memory", "policy"),
     [
-        ("0", "maxmemory:9\r\nmaxmemory_policy:allkeys-lru", None),
+        ("0", "maxmemory:9\r\nmaxmemory_policy:allkeys-lru", ""),
         ("5", "maxmemory:9\r\nmaxmemory_policy:allkeys-lru", "allkeys-lru"),
-        ("5", "maxmemory:9\r\nmaxmemory_policy:volatile-ttl", None),
-        ("5", "maxmemory:0\r\nmaxmemory_policy:allkeys-lru", None),
+        ("5", "maxmemory:9\r\nmaxmemory_policy:volatile-ttl", ""),
+        ("5", "maxmemory:0\r\nmaxmemory_policy:allkeys-lru", ""),
     ],
 )
 async def test_a_policy_is_named_if_redis_has_evicted_keys_and_may_evict_any(
-    stats: str, memory: str, policy: str | None
+    stats: str, memory: str, policy: str
 ) -> None:
     servers = Servers()
     servers.readers.answers = [f"evicted_keys:{stats}".encode(), memory.encode()]
-    assert await linked(servers).evicted("key") == policy
+    # Both keys are on one server.
+    assert await linked(servers).eviction_policies(["one", "two"], evicted=True) == policy
 
 
 @pytest.mark.parametrize(

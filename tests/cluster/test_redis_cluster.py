@@ -112,6 +112,27 @@ async def test_a_redis_cluster_behaves_like_one_redis(kind: str, tmp_path: Path)
             assert sorted(key.decode().rpartition(":")[2] for key in keys) == sorted(row)
 
 
+async def test_each_primary_that_may_evict_any_key_is_named_at_the_start_and_after_a_loss(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = await cluster.owner("hanzo-pubsub:{0}")
+    others = [number for number in range(PRIMARIES) if number != first]
+    for number, policy in zip(others, ("allkeys-lru", "allkeys-random"), strict=True):
+        server = cluster.servers[number]
+        await server.command("CONFIG", "SET", "maxmemory-policy", policy)
+        await server.command("CONFIG", "SET", "maxmemory", "1gb")
+    async with asyncio.timeout(BOUND), nodes(cluster, 1, **on()) as (node,):
+        assert "maxmemory-policy allkeys-lru, allkeys-random" in caplog.text
+        cluster.servers[others[1]].stall()
+        try:
+            link: Any = node.hub.core.backplane
+            keys = link._layout.bases
+            assert await link._link.eviction_policies(keys) == "allkeys-lru"
+        finally:
+            cluster.servers[others[1]].go_on()
+        assert await link._link.eviction_policies(keys, evicted=True) == ""
+
+
 async def test_a_node_starts_though_the_server_of_its_url_stalls_for_two_seconds(
     cluster: Cluster,
 ) -> None:

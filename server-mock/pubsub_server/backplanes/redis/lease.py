@@ -235,12 +235,11 @@ class Lease:
 
     async def _log_evictions(self) -> None:
         """Name a likely cause: Redis evicts keys."""
-        with contextlib.suppress(*LINK_ERRORS):
-            if policy := await self._link.evicted(self._layout.nodes):
-                self._losses.note(
-                    "Redis has evicted keys since it started, and may have evicted members, counts"
-                    f" and history (maxmemory-policy {policy}); set noeviction, and enough memory"
-                )
+        if names := await self._link.eviction_policies(self._layout.bases, evicted=True):
+            self._losses.note(
+                "Redis has evicted keys since it started, and may have evicted members, counts"
+                f" and history (maxmemory-policy {names}); set noeviction, and enough memory"
+            )
 
     def _written(self, node: str, former: Sequence[str]) -> None:
         if node == self.node and not self._lost.is_set():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from contextlib import suppress
 from hashlib import sha1
 from pathlib import Path
 from time import perf_counter
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 SCRIPTS: Final = Path(__file__).with_name("scripts")
 REDIRECTIONS: Final = 3
+SAFE_POLICIES: Final = {"noeviction", "volatile-ttl"}
+"""Eviction policies that cannot remove just any key."""
 
 _INCLUDE: Final = re.compile(r"^ *-- include (\S+)$", re.MULTILINE)
 _LOG: Final = logging.getLogger("pubsub_server.backplanes.redis")
@@ -109,7 +112,7 @@ class Link:
         self._forbidden = FailureLog(_LOG, logging.ERROR)
 
     async def check(self, key: str) -> str:
-        """The version of the server with this key; warns if its eviction policy may remove any key.
+        """The version of the server with this key.
 
         Raises:
             RedisError: It cannot be reached, refuses the credentials, is older than 7, or is a
@@ -125,25 +128,34 @@ class Link:
         version = info.get("redis_version", "0")
         if int(version.split(".")[0]) < 7:
             raise RefusedError(f"Redis {version} is too old", "upgrade it to 7.0 or later")
-        if policy := await self._eviction_policy(key):
-            _LOG.warning(
-                "Redis may evict any key when it is full (maxmemory-policy %s), and history,"
-                " positions, members and counts with them; set noeviction, and enough memory",
-                policy,
-            )
         return info.get("valkey_version") or version
 
-    async def evicted(self, key: str) -> str | None:
-        """The policy under which the server with this key has evicted keys; None if it has not."""
-        stats = await self._info(key, "stats")
-        return None if stats.get("evicted_keys", "0") == "0" else await self._eviction_policy(key)
+    async def eviction_policies(self, keys: Sequence[str], *, evicted: bool = False) -> str:
+        """The policies that may remove any key, of the servers with these keys that answer.
 
-    async def _eviction_policy(self, key: str) -> str | None:
-        """The policy of the server with this key, if it may remove any key."""
-        memory = await self._info(key, "memory")
-        policy = memory.get("maxmemory_policy")
-        limited = memory.get("maxmemory", "0") != "0"
-        return policy if limited and policy not in {"noeviction", "volatile-ttl"} else None
+        Args:
+            keys: One for each server, or more.
+            evicted: Only of servers that have evicted keys.
+
+        Returns:
+            Their names, in words for the log; empty if there are none.
+        """
+        servers: dict[Server, str] = {}
+        for key in keys:
+            with suppress(*LINK_ERRORS):
+                servers[await self._servers.of(key)] = key
+        found = await run_all(self._eviction_policy(key, evicted) for key in servers.values())
+        return ", ".join(sorted(set(filter(None, found))))
+
+    async def _eviction_policy(self, key: str, evicted: bool) -> str:
+        with suppress(*LINK_ERRORS):
+            if evicted and (await self._info(key, "stats")).get("evicted_keys", "0") == "0":
+                return ""
+            memory = await self._info(key, "memory")
+            policy = memory.get("maxmemory_policy", "")
+            if memory.get("maxmemory", "0") != "0" and policy not in SAFE_POLICIES:
+                return policy
+        return ""
 
     def open_writer(self, key: str) -> Wire | None:
         """The connection that publishes to this key, if it is open."""

@@ -95,6 +95,7 @@ async def _prepare(link: Link, layout: Layout, timeout: int, clock: RedisClock) 
     clock.read(opened, sent)
     await _compare_timeouts(link, layout, timeout)
     await _begin_shards(link, layout)
+    await _check_eviction(link, layout)
     return secret, opened
 
 
@@ -173,6 +174,18 @@ async def _compare_timeouts(link: Link, layout: Layout, timeout: int) -> None:
             timeout,
             before,
         )
+
+
+async def _check_eviction(link: Link, layout: Layout) -> None:
+    # A server of a cluster may be unavailable.
+    with suppress(TimeoutError):
+        async with asyncio.timeout(FIRST_CALL_WITHIN):
+            if names := await link.eviction_policies(layout.bases):
+                logger.warning(
+                    "Redis may evict any key when it is full (maxmemory-policy %s), and history,"
+                    " positions, members and counts with them; set noeviction, and enough memory",
+                    names,
+                )
 
 
 async def _begin_shards(link: Link, layout: Layout) -> None:
