@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import trustme
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -135,11 +136,16 @@ def metrics() -> str:
 async def exposition() -> str:
     """Return the metrics of a server with all features enabled."""
     with tempfile.TemporaryDirectory() as folder:
+        certificate = Path(folder) / "both.pem"
+        issued = trustme.CA().issue_cert("127.0.0.1")
+        issued.private_key_and_cert_chain_pem.write_to_path(str(certificate))
         hook = {"url": "http://127.0.0.1:1", "secret": "0123456789abcdef", "topics": ["none"]}
         async with running_server(
             audit_topics=["none"],
             audit_file=Path(folder) / "audit",
             webhooks=[hook],
+            tls_cert=certificate,
+            tls_key=certificate,
             backplane="mesh",
             mesh_listen="0",
         ) as server:

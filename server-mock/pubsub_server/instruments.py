@@ -29,9 +29,9 @@ SECONDS: Final = (
 """Upper bounds of the duration buckets, seconds."""
 
 SWITCHES: Final = frozenset({"ready", "feed_up"})
-"""Gauges of value 0 or 1. Several workers report the minimum, so that one failing worker is
-visible.
-"""
+"""Gauges of value 0 or 1."""
+LEAST: Final = SWITCHES | {"tls_certificate_expiry_timestamp_seconds"}
+"""Gauges of which several workers report the minimum, so that one failing worker is visible."""
 
 
 class Distribution:

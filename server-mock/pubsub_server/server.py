@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from hanzoai.pubsub.errors import InvalidTopic, UsageError
 from hanzoai.pubsub.sp.codec import Framing
 from pubsub_server.access import setup as access
+from pubsub_server.access.served_certificate import ServedCertificate
 from pubsub_server.access.setup import StartError
 from pubsub_server.backplanes.memory import open_memory
 from pubsub_server.backplanes.mesh.opening import UnusableError, open_mesh
@@ -116,6 +117,7 @@ class Server:
         self._audit_streams: list[StreamSink] = []
         self._jwks: JwksAuthenticator | None = None
         self._keys: ApiKeys | None = None
+        self._certificate: ServedCertificate | None = None
         self._webhooks: WebhookSender | None = None
         self._lag: LoopLag | None = None
         self._descriptors: Descriptors | None = None
@@ -201,6 +203,8 @@ class Server:
             stack.callback(self._descriptors.stop)
         if self._keys is not None:
             close(self._keys.close)
+        if self._certificate is not None:
+            close(self._certificate.close)
         close(_each, [sink.close for sink in self._audit_streams])
         if self._audit_file is not None:
             close(asyncio.to_thread, self._audit_file.close)
@@ -230,7 +234,11 @@ class Server:
         settings = self.settings
         access.check(settings)
         policy = access.build_policy(settings)
-        tls = access.build_tls(settings)
+        tls, byte_tls = access.build_tls(settings), access.build_listener_tls(settings)
+        if settings.tls_cert and settings.tls_key and tls and byte_tls:
+            self._certificate = ServedCertificate(
+                settings.tls_cert, settings.tls_key, tls, byte_tls
+            )
         if self.dev_key is None:
             self.dev_key = access.build_dev_key(settings)
         self._open_audit()
@@ -290,7 +298,7 @@ class Server:
         self._ws_listener = WebSocketListener(SocketConnections(hub, settings, origins, endpoints))
         http_port = await _listening(self._http_listener.start(tls), "http_port", settings)
         ws_port = await _listening(self._ws_listener.start(tls), "ws_port", settings)
-        await self._start_byte_listeners(policy)
+        await self._start_byte_listeners(policy, byte_tls)
         if self._signed is not None:
             self._signed.mirrors.start()
         console.ws_port = ws_port
@@ -299,6 +307,8 @@ class Server:
         if self._keys is not None:
             self._keys.on_withdrawn = hub.admission.withdraw
             self._keys.start()
+        if self._certificate is not None:
+            self._certificate.start()
         if self._jwks is not None:
             self._jwks.start()
         self._descriptors = Descriptors()
@@ -320,10 +330,9 @@ class Server:
         self.others["mesh"] = f"mesh{secure}://{bound}"
         return backplane
 
-    async def _start_byte_listeners(self, policy: Policy) -> None:
+    async def _start_byte_listeners(self, policy: Policy, tls: ssl.SSLContext | None) -> None:
         """Start the listeners of other protocols that the settings enable."""
         settings, hub = self.settings, self.hub
-        tls = access.build_listener_tls(settings)
         hooks = self._webhooks if settings.webhooks else None
         if settings.event_stream is not None:
             listener = event_stream_listener(
@@ -416,6 +425,10 @@ class Server:
                 "counter",
             ),
         ]
+        if self._certificate is not None:
+            expiry = self._certificate.expiry_time
+            help = "Unix time at which the certificate of `tls_cert` that is in use expires."
+            found.append(Reading("tls_certificate_expiry_timestamp_seconds", help, expiry))
         audits = [each for each in (self._audit_file, *self._audit_streams) if each is not None]
         if audits:
             found += [

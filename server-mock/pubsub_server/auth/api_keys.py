@@ -28,6 +28,7 @@ from pubsub_server.auth.identity import (
 )
 from pubsub_server.errors import ServiceError
 from pubsub_server.settings import documents
+from pubsub_server.shared.file_stamps import stamp
 from pubsub_server.tasks import Tasks
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ class ApiKeys:
     def __init__(self, file: Path, clock: Callable[[], float] = time.time) -> None:
         self._file = file
         self._clock = clock
-        self._seen = self._stamp()
+        self._seen = stamp(self._file)
         self._keys = load(file)
         self._former: list[_Keys] = []
         self._tasks: Tasks | None = None
@@ -123,8 +124,8 @@ class ApiKeys:
 
     async def check(self) -> None:
         """Read the file again if it has changed."""
-        stamp = self._stamp()
-        if stamp == self._seen:
+        now = stamp(self._file)
+        if now == self._seen:
             self._report_withdrawn()
             return
         try:
@@ -132,9 +133,9 @@ class ApiKeys:
             found = await asyncio.to_thread(load, self._file)
         except ApiKeysError as error:
             _LOG.error("keeping the previous API keys: %s", error)
-            self._seen = stamp
+            self._seen = now
             return
-        self._seen = stamp
+        self._seen = now
         self._former.append(self._keys)
         # An unchanged entry keeps its identity object: connections refer to it.
         for keys in self._former:
@@ -157,13 +158,6 @@ class ApiKeys:
         while True:
             await asyncio.sleep(CHECK_INTERVAL)
             await self.check()
-
-    def _stamp(self) -> tuple[int, int, int] | None:
-        try:
-            stat = self._file.stat()
-        except OSError:
-            return None
-        return stat.st_mtime_ns, stat.st_size, stat.st_ino
 
 
 def load(file: Path) -> _Keys:

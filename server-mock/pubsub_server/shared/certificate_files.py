@@ -117,9 +117,11 @@ def validity_problem(setting: str, file: Path, now: datetime | None = None) -> s
     first = x509.load_pem_x509_certificates(file.read_bytes())[0]
     at = datetime.now(UTC) if now is None else now
     if at > first.not_valid_after_utc:
+        # The server loads a new `tls_cert` by itself.
+        restart = "" if setting == "tls_cert" else ", and restart the server"
         return (
             f"{setting} {file} expired on {first.not_valid_after_utc:%Y-%m-%d}, so others reject"
-            " the connection; renew it, and restart the server"
+            f" the connection; renew it{restart}"
         )
     if at < first.not_valid_before_utc:
         return (
@@ -127,6 +129,16 @@ def validity_problem(setting: str, file: Path, now: datetime | None = None) -> s
             " so others reject the connection; check the clock of this machine"
         )
     return None
+
+
+def expiry(file: Path) -> datetime | None:
+    """When the first certificate in a file expires; None if that is unknown."""
+    try:
+        first = x509.load_pem_x509_certificates(file.read_bytes())[0]
+    except (OSError, ValueError):
+        # OpenSSL reads more forms of PEM.
+        return None
+    return first.not_valid_after_utc
 
 
 def _check_certificate(setting: str, file: Path) -> None:

@@ -17,7 +17,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
-from pubsub_server.instruments import SWITCHES
+from pubsub_server.instruments import LEAST
 from pubsub_server.observe.metrics import PREFIX
 from pubsub_server.shared.accepting import stop_accepting
 from pubsub_server.workers.counted import Counted, own_name
@@ -133,7 +133,7 @@ class WorkerPool:
 def together(texts: dict[str, str], former: Iterable[Mapping[Key, float]] = ()) -> list[Metric]:
     """The metrics of all workers in one.
 
-    Counters are added up, `SWITCHES` use the minimum, and metrics of a process get a label
+    Counters are added up, `LEAST` use the minimum, and metrics of a process get a label
     `worker`.
 
     Args:
@@ -155,7 +155,7 @@ def together(texts: dict[str, str], former: Iterable[Mapping[Key, float]] = ()) 
                     before = sums.get(key)
                     if before is None:
                         sums[key] = sample.value
-                    elif family.name.removeprefix(PREFIX) in SWITCHES:
+                    elif family.name.removeprefix(PREFIX) in LEAST:
                         sums[key] = min(before, sample.value)
                     else:
                         sums[key] = before + sample.value
