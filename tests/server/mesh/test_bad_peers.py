@@ -299,7 +299,12 @@ async def test_a_wildcard_among_topics_is_a_name_and_no_pattern() -> None:
 async def test_a_subscription_that_a_peer_rejects_is_logged_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async with node() as one, one.client() as client, seed_peer(one.url) as peer:
+    async with (
+        # Otherwise, a pause of the machine repeats a subscription.
+        node(mesh_ack_timeout=60_000) as one,
+        one.client() as client,
+        seed_peer(one.url) as peer,
+    ):
         peer.write(1, b"pong")
         await until(lambda: one.mesh.peers == 1)
         subscriptions = [client.subscribe(topic) for topic in ("demo.a", "demo.b")]
