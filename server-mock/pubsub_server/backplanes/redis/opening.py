@@ -154,8 +154,9 @@ def _compare(layout: Layout, found: str) -> None:
     if version != str(VERSION):
         raise UnusableError(
             f"this Redis was set up by another release (layout {version}, this one has"
-            f" {VERSION}) under prefix {layout.prefix}; run that release, or set another"
-            " redis_prefix",
+            f" {VERSION}) under prefix {layout.prefix}; run that release, or stop all its nodes"
+            " and then set another redis_prefix on every node of this one:"
+            " https://pubsub.hanzo.ai/docs/operations/#another-format",
             "redis_prefix",
         )
     raise UnusableError(
