@@ -10,6 +10,7 @@ import { readOptions } from '../../../js/src/settings/read_options.js';
 import { groupOf, MOVED } from '../../../js/src/tabs/group.js';
 import { startRelay } from '../../../js/src/tabs/relay.js';
 import { BOUND, bounded, deferred, Server } from '../runtime/server.js';
+import { FROM_SERVER, FROM_TAB, GROUP, TO_SERVER, TO_TABS } from './formats.js';
 import { Locks } from './locks.js';
 import { Wire } from './wire.js';
 
@@ -378,16 +379,22 @@ function relayOf(t: TestContext, group: string) {
     addEventListener(name: string, listener: (event: object) => void): void {
       listeners.set(name, listener);
     }
-    send(): void {}
+    send(data: string): void {
+      sent.push(JSON.parse(data));
+    }
     close(): void {}
   }
+  const sent: object[] = [];
   const given = { url: 'ws://127.0.0.1:9/ws', token: 'x', WebSocket: Socket };
   const options = readOptions(given as unknown as PubSubOptions);
   const reported: unknown[] = [];
   /** To one tab or to all: what it is about. */
   const addressed: (readonly [to: string, what: unknown])[] = [];
+  const messages: object[] = [];
   const channel = new BroadcastChannel(group);
-  channel.onmessage = ({ data: { begun, frame, end, to } }) => {
+  channel.onmessage = ({ data }) => {
+    const { begun, frame, end, to } = data;
+    messages.push(JSON.parse(JSON.stringify({ ...data, relay: 'relay' })));
     reported.push(begun ?? frame ?? end ?? to);
     addressed.push([to ?? 'all', frame?.type ?? end?.code]);
   };
@@ -396,8 +403,22 @@ function relayOf(t: TestContext, group: string) {
   listeners.get('open')?.({});
   const receive = (data: string): void => listeners.get('message')?.({ data });
   const close = (code: number): void => listeners.get('close')?.({ code });
-  return { reported, addressed, channel, stop, receive, close };
+  return { reported, addressed, messages, sent, channel, stop, receive, close };
 }
+
+test('tabs exchange the recorded messages: after a change, their group needs another name', async (t) => {
+  const options = readOptions({ url: 'ws://127.0.0.1:9/ws', token: 'x', shareTabs: true });
+  assert.ok((await groupOf(options, 'x')).startsWith(GROUP));
+  const { messages, sent, channel, stop, receive } = relayOf(t, 'recorded messages');
+  for (const each of FROM_TAB) channel.postMessage(each);
+  await until(() => sent.length === FROM_TAB.length, 'the frames of the tab');
+  for (const each of FROM_SERVER) receive(JSON.stringify(each));
+  await until(() => messages.length === TO_TABS.length - 1, 'the frames of the server');
+  stop(1000);
+  await until(() => messages.length === TO_TABS.length, 'the end');
+  assert.deepEqual(sent, TO_SERVER);
+  assert.deepEqual(messages, TO_TABS);
+});
 
 test('a relay may stop while a frame of the server is being read', async (t) => {
   const { reported, stop, receive } = relayOf(t, 'a relay that stops');
