@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -294,3 +295,17 @@ async def test_bad_input_is_refused_by_field(
 async def test_a_request_without_a_token_reveals_nothing(server: RunningServer) -> None:
     async with api(server) as nobody:
         problem(await nobody.post(PATH, json={"topics": ["demo.x"]}), 401, "unauthenticated")
+
+
+async def test_a_held_request_keeps_nothing_of_its_body(
+    server: RunningServer, rest: httpx.AsyncClient
+) -> None:
+    gc.collect()
+    before = len(gc.get_objects())
+    more: dict[str, Any] = {"after": {"demo.x": 0}, "wait_ms": 30_000}
+    waiting = asyncio.create_task(ask(rest, "demo.x", **more, other=[[]] * 100_000))
+    await held(server, 1)
+    gc.collect()
+    assert len(gc.get_objects()) - before < 10_000
+    await publish(rest, "demo.x")
+    assert await waiting

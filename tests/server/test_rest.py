@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import math
 import sys
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hanzoai.pubsub import PubSubClient
+from pubsub_server.errors import ServiceError
 from pubsub_server.testing import RunningServer, running_server
 from tests.http_client import http_client
 
@@ -788,3 +790,27 @@ async def test_a_request_line_that_is_too_long_names_the_way_to_send_more_topics
     assert found["status"] == 400
     assert "the request line has more than 65,536 bytes" in found["detail"]
     assert "POST /v1/subscribe" in found["remedy"]
+
+
+@pytest.mark.parametrize("path", ["/v1/topics/demo.x/messages", "/v1/messages:batch"])
+async def test_a_publish_that_waits_for_the_store_keeps_nothing_of_its_body(
+    server: RunningServer, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    begun, over = asyncio.Event(), asyncio.Event()
+
+    async def slow(*_: object, **__: object) -> list[ServiceError]:
+        begun.set()
+        await over.wait()
+        return [ServiceError("unavailable", "the store is slow")]
+
+    monkeypatch.setattr(server.hub, "publish", slow)
+    body = {"data": 1, "messages": [{"topic": "demo.x", "data": 1}], "other": [[]] * 50_000}
+    async with asyncio.timeout(60), api(server, server.service_token()) as rest:
+        gc.collect()
+        before = len(gc.get_objects())
+        waiting = asyncio.create_task(rest.post(path, json=body))
+        await begun.wait()
+        gc.collect()
+        assert len(gc.get_objects()) - before < 10_000
+        over.set()
+        assert (await waiting).status_code in {200, 503}

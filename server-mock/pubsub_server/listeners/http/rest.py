@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pubsub_server.interfaces import ConnectionReport, Identity, Member, PositionList
     from pubsub_server.service import FaultDoor, Service
     from pubsub_server.settings.config import Settings
-    from pubsub_server.shared.requests import Draft
+    from pubsub_server.shared.requests import Draft, PositionsRequest
 
 FRAME_MARGIN: Final = 16_384
 """Maximum bytes of a publish request in addition to its `data`."""
@@ -64,17 +64,7 @@ class RestApi:
     async def publish(self, request: web.Request) -> web.Response:
         """`POST /v1/topics/{topic}/messages`: H-070, H-071."""
         identity = await requests.identify(self._service, request)
-        topic = requests.topic(request)
-        limit = self._settings.max_payload + FRAME_MARGIN
-        body = await requests.json_object(request, limit, self._settings.body_timeout / 1000)
-        if body.get("topic", topic) != topic:
-            raise ServiceError(
-                "invalid_frame", "`topic` of the body is not that of the address", field="topic"
-            )
-        key = _idempotency_key(request, body)
-        if key is not None:
-            body = {**body, "id": key}
-        draft = decode_publication(body, topic=topic, max_payload=self._settings.max_payload)
+        draft = await self._draft(request, requests.topic(request))
         (result,) = await self._service.publish(identity, [draft])
         if isinstance(result, ServiceError):
             raise result
@@ -83,18 +73,7 @@ class RestApi:
     async def batch(self, request: web.Request) -> web.Response:
         """`POST /v1/messages:batch`: one result per item, in order."""
         identity = await requests.identify(self._service, request)
-        settings = self._settings
-        body = await requests.json_object(
-            request, settings.max_batch_bytes, settings.body_timeout / 1000, self._service.turn
-        )
-        messages = documents.sequence(body.get("messages"))
-        if messages is None or not 0 < len(messages) <= settings.max_batch:
-            raise ServiceError(
-                "invalid_frame",
-                f"`messages` must be a list of 1 to {settings.max_batch} items",
-                field="messages",
-            )
-        items = [self._item(message, f"messages.{n}") for n, message in enumerate(messages)]
+        items = await self._items(request)
         drafts = [item for item in items if not isinstance(item, ServiceError)]
         done = await self._service.publish(identity, drafts, batch=True) if drafts else []
         if identity.bulk and done and all(map(_is_limited, done)):
@@ -123,10 +102,7 @@ class RestApi:
     async def positions(self, request: web.Request) -> web.Response:
         """`POST /v1/positions`: the positions of logs, immediately or when one changes."""
         identity = await requests.identify(self._service, request)
-        body = await requests.json_object(
-            request, MAX_POSITIONS, self._settings.body_timeout / 1000
-        )
-        wanted = decode_positions(body)
+        wanted = await self._wanted(request)
         found = await self._service.positions(identity, wanted, requests.connection(request).gone)
         return _json(_positions(found))
 
@@ -245,6 +221,38 @@ class RestApi:
         wait = math.ceil(min(len(done), max(1, most)) * 1000 / rate)
         detail = f"more than {rate:,} publishes per second in batches; nothing was published"
         return ServiceError("rate_limited", detail, retry_after_ms=wait)
+
+    # The request may wait, and would keep its body in memory. So only these have it.
+
+    async def _draft(self, request: web.Request, topic: str) -> Draft:
+        limit = self._settings.max_payload + FRAME_MARGIN
+        body = await requests.json_object(request, limit, self._settings.body_timeout / 1000)
+        if body.get("topic", topic) != topic:
+            raise ServiceError(
+                "invalid_frame", "`topic` of the body is not that of the address", field="topic"
+            )
+        key = _idempotency_key(request, body)
+        if key is not None:
+            body = {**body, "id": key}
+        return decode_publication(body, topic=topic, max_payload=self._settings.max_payload)
+
+    async def _items(self, request: web.Request) -> list[Draft | ServiceError]:
+        settings = self._settings
+        body = await requests.json_object(
+            request, settings.max_batch_bytes, settings.body_timeout / 1000, self._service.turn
+        )
+        messages = documents.sequence(body.get("messages"))
+        if messages is None or not 0 < len(messages) <= settings.max_batch:
+            raise ServiceError(
+                "invalid_frame",
+                f"`messages` must be a list of 1 to {settings.max_batch} items",
+                field="messages",
+            )
+        return [self._item(message, f"messages.{n}") for n, message in enumerate(messages)]
+
+    async def _wanted(self, request: web.Request) -> PositionsRequest:
+        seconds = self._settings.body_timeout / 1000
+        return decode_positions(await requests.json_object(request, MAX_POSITIONS, seconds))
 
     def _item(self, message: object, field: str) -> Draft | ServiceError:
         if not isinstance(message, dict):
