@@ -253,6 +253,13 @@ async def test_a_server_that_is_not_running_raises_a_clear_error() -> None:
         await server.publish("a.b", {"data": 1})
 
 
+def test_a_server_that_starts_outside_of_asyncio_names_the_fixture_to_change() -> None:
+    starting = MemoryServer().start()
+    with pytest.raises(UsageError, match="let the fixture `anyio_backend` return") as caught:
+        starting.send(None)  # as trio runs it
+    assert caught.value.code == "wrong_loop"
+
+
 async def test_a_missing_server_package_is_reported_with_a_remedy(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

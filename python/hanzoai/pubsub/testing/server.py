@@ -19,6 +19,7 @@ from typing_extensions import TypeVar
 from hanzoai.pubsub.client import PubSubClient
 from hanzoai.pubsub.errors import UsageError
 from hanzoai.pubsub.generated.wire import ServerFrame
+from hanzoai.pubsub.runtime.ownership import running_loop
 from hanzoai.pubsub.settings.checks import check_choice, check_whole
 from hanzoai.pubsub.testing.clock import VirtualClock
 from hanzoai.pubsub.testing.link import Link
@@ -137,7 +138,18 @@ class MemoryServer(Generic[C]):
     # ------------------------------------------------------------ start and stop
 
     async def start(self) -> Self:
-        """Start the server; clients can then reach it by ``url``."""
+        """Start the server; clients can then reach it by ``url``.
+
+        Raises:
+            UsageError: No asyncio event loop is running, or the reference server is not installed.
+        """
+        if running_loop() is None:
+            raise UsageError(
+                "No asyncio event loop is running.",
+                code="wrong_loop",
+                remedy="Start the server in a coroutine that asyncio runs. With the pytest plugin "
+                'of anyio, let the fixture `anyio_backend` return "asyncio".',
+            )
         if self._hub is None:
             try:
                 from hanzoai.pubsub.testing.hub import MemoryHub
