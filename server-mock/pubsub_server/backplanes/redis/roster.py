@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from itertools import count, islice
+from itertools import count
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from pubsub_server.backplanes.redis.layout import read_changes, read_members
@@ -33,6 +33,8 @@ WAITING_CHANGES: Final = 100_000
 are more, the node writes all its members again.
 """
 READ_TOPICS: Final = 100
+SEARCHED: Final = 500
+"""Topics that a search compares with patterns before other work continues."""
 MARGIN_MS: Final = 10_000
 """Maximum milliseconds for which a dead connection may be undetected."""
 
@@ -356,7 +358,14 @@ class RedisRoster:
 
     async def _search(self, wanted: Callable[[str], bool], limit: int) -> list[str]:
         names = await self._indexed((self._layout.attended,), 0, range(len(self._layout.bases)))
-        return list(islice(filter(wanted, names), limit))
+        found: list[str] = []
+        for start in range(0, len(names), SEARCHED):
+            found += filter(wanted, names[start : start + SEARCHED])
+            if len(found) >= limit:
+                break
+            # Other connections get their turns.
+            await asyncio.sleep(0)
+        return found[:limit]
 
     async def _indexed(
         self, indexes: Sequence[Callable[[int], str]], since: int, shards: Iterable[int]
