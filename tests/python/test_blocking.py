@@ -732,6 +732,43 @@ def test_a_forked_process_may_leave_the_blocks_of_its_parent(
 
 
 @forks
+@pytest.mark.parametrize("end", ["return", "raise ValueError('the child failed')", "sys.exit(1)"])
+def test_a_process_that_a_handler_forks_ends_with_the_handler(
+    pubsub_server: ThreadedServer, end: str
+) -> None:
+    process = run(
+        f"""
+        import os, sys, threading
+        from hanzoai.pubsub import PubSub, UsageError
+        ended = threading.Event()
+        def handle(message):
+            child = os.fork()
+            if child:
+                print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+                ended.set()
+                return
+            try:
+                ps.publish("demo.1", {{"data": 2}})
+            except UsageError as error:
+                print(error.remedy, flush=True)
+            {end}
+        with PubSub(rest_url=os.environ["REST"]) as ps:
+            ps.subscribe("demo.1", on_message=handle).wait()
+            ps.publish("demo.1", {{"data": 1}})
+            ended.wait()
+        """,
+        pubsub_server,
+    )
+    try:
+        out, err = process.communicate(timeout=BOUND)
+    finally:
+        process.kill()
+    # As in every thread of a program, the error of the child is printed, and its status is 0.
+    assert out.splitlines() == ["Create the client in the child process.", "0"], err
+    assert ("the child failed" in err, process.returncode) == (end.startswith("raise"), 0)
+
+
+@forks
 def test_a_fork_during_the_first_use_does_not_block_the_child(
     pubsub_server: ThreadedServer,
 ) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import atexit
 import contextlib
 import contextvars
+import os
 import threading
 import time
 from queue import SimpleQueue
@@ -71,13 +72,14 @@ class HandlerThreads:
 def prepare_work(
     function: Callable[[], Any], name: str
 ) -> tuple[asyncio.Future[Any], Callable[[], None]]:
-    """The future of a result, and the call for it, which a thread makes and which never raises.
+    """The future of a result, and the call for it, which a thread makes.
 
-    The call has the context of this task. Errors name the function `name`.
+    The call has the context of this task. It raises only in a process that the function has forked.
+    Errors name the function `name`.
     """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[Any] = loop.create_future()
-    context = contextvars.copy_context()
+    context, pid = contextvars.copy_context(), os.getpid()
 
     def settle(result: Any, error: BaseException | None) -> None:
         if done.done():
@@ -92,14 +94,17 @@ def prepare_work(
         failure: BaseException | None = None
         try:
             result = context.run(function)
-        except (StopIteration, SystemExit, KeyboardInterrupt) as error:
-            # A future cannot hold the first: the call would never end. The others would end the
-            # loop, although `sys.exit` in a thread ends nothing else.
-            raised = RuntimeError(f"{name} raised {type(error).__name__}")
-            raised.__cause__ = error
-            failure = raised.with_traceback(error.__traceback__)
         except BaseException as error:
             failure = error
+        if os.getpid() != pid:
+            # The function has forked: this thread is the only one of the child, which ends with it.
+            raise failure or SystemExit
+        if isinstance(failure, (StopIteration, SystemExit, KeyboardInterrupt)):
+            # A future cannot hold the first: the call would never end. The others would end the
+            # loop, although `sys.exit` in a thread ends nothing else.
+            raised = RuntimeError(f"{name} raised {type(failure).__name__}")
+            raised.__cause__ = failure
+            failure = raised.with_traceback(failure.__traceback__)
         with contextlib.suppress(RuntimeError):  # the loop has ended
             loop.call_soon_threadsafe(settle, result, failure)
 
