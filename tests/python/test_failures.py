@@ -33,6 +33,11 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
     from pathlib import Path
 
+FALLBACK = (
+    "using server-sent events instead. Check the port and path of `url`, and that proxies pass "
+    "WebSocket upgrades."
+)
+
 
 def warnings_of(caplog: pytest.LogCaptureFixture, level: int = logging.WARNING) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.levelno >= level]
@@ -158,10 +163,11 @@ async def test_connections_that_are_lost_again_and_again_are_one_warning_for_eac
         pubsub_memory.cut(None, reason)
         await pubsub_memory.clock.advance_until(lambda: ps.state == "connected")
     logged = warnings_of(caplog)
+    remedy = CODES["connection_failed"].remedy
     assert logged == [
-        f"No connection to {ps.url}: The cable is cut. The client keeps trying.",
-        f"No connection to {ps.url}: The cable is loose. The client keeps trying.",
-        f"The WebSocket {ps.url} failed (The cable is cut); using server-sent events instead",
+        f"No connection to {ps.url}: The cable is cut. {remedy} The client keeps trying.",
+        f"No connection to {ps.url}: The cable is loose. {remedy} The client keeps trying.",
+        f"The WebSocket {ps.url} failed (The cable is cut); {FALLBACK}",
     ]
     await pubsub_memory.clock.advance(11)  # stable
     pubsub_memory.cut(None, "The cable is cut.")
@@ -273,9 +279,7 @@ async def test_an_unintended_transport_is_logged_once_and_can_be_queried(
         await pubsub_memory.clock.advance_until(lambda: ps.transport is None)
         await pubsub_memory.clock.advance_until(lambda: ps.state == "connected")
     fallbacks = [line for line in warnings_of(caplog) if "server-sent events" in line]
-    assert fallbacks == [
-        f"The WebSocket {ps.url} failed (HTTP 404 from the proxy); using server-sent events instead"
-    ]
+    assert fallbacks == [f"The WebSocket {ps.url} failed (HTTP 404 from the proxy); {FALLBACK}"]
     await pubsub_memory.clock.advance_until(lambda: ps.transport == "websocket")
 
 

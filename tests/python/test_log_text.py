@@ -69,7 +69,7 @@ async def test_the_reasons_of_lost_connections_are_one_line_each_in_the_log(
     assert all(map(str.isprintable, lines))
     outage, fallback = (line for line in lines if SHOWN in line)
     assert outage.startswith("No connection to ")
-    assert fallback.endswith("; using server-sent events instead")
+    assert fallback.startswith("The WebSocket ")
 
 
 def test_a_gap_on_a_topic_that_a_server_invents_is_one_line_of_the_log(

@@ -13,7 +13,7 @@ interface Connecting extends Client {
   readonly socketFailure: string | undefined;
 }
 
-/** The options of clients that have logged why server-sent events replace the WebSocket. */
+/** The options of clients that have logged a fallback since their last stable WebSocket. */
 const warned = new WeakSet<ClientOptions>();
 
 /** The options of clients that have logged their present outage. */
@@ -28,7 +28,7 @@ const REASONS_MAX = 8;
 /** Failures before a client logs an outage that may be the restart of a server. */
 const PATIENCE = 4;
 
-/** Log why there is no connection; or, once per client, why it does not use the WebSocket. */
+/** Log why there is no connection, or why it does not use the WebSocket. */
 export function warnOfConnection(client: Connecting): void {
   const { options, environment, tokenFailure, over, state } = client;
   // The failure of a callback is reported as an error.
@@ -61,6 +61,7 @@ function warnOfOutage(client: Connecting): void {
   // Connections that are lost again and again must not fill the log.
   const logged = (attempt > 1 && reasons.get(options)) || new Set();
   reasons.set(options, logged);
+  if (attempt === 1 && name === 'websocket') warned.delete(options);
   if (attempt < patience || outages.has(options)) return;
   outages.add(options);
   const why = logText(reasonOf(client));

@@ -134,7 +134,7 @@ export class Publishes {
     if (policy === 'block' || this.hasRoom(publish, queue, replaced?._publish)) {
       if (same) same.push(entry);
       else if (key !== undefined) this._keys.set(key, [entry]);
-      if (replaced) this._supersede(replaced, entry);
+      if (replaced) this._supersede(replaced);
       queue._enqueue(entry);
       this.flush();
     } else {
@@ -319,7 +319,7 @@ export class Publishes {
       entry._sent = entry._doubted || left < _publish.messages.length;
       const newest = this._keys.get(_publish.key)?.at(-1);
       const newer = newest === entry ? entry._newer : newest;
-      if (newer && left === _publish.messages.length) this._supersede(entry, newer);
+      if (newer && left === _publish.messages.length) this._supersede(entry);
       else this._requeue(entry);
     } else {
       this._settle(entry, { kind: 'acked', results });
@@ -340,8 +340,8 @@ export class Publishes {
     this._queue._enqueue(entry);
   }
 
-  private _supersede(entry: PublishState, { _publish }: PublishState): void {
-    this._giveUp(entry, 'superseded', `Publish ${_publish.ref} took its place.`);
+  private _supersede(entry: PublishState): void {
+    this._giveUp(entry, 'superseded', 'A newer message with the same key took its place.');
   }
 
   /** Settle a publish that will not be sent; a sent one is unknown. */

@@ -211,28 +211,50 @@ test('a WebSocket that works again replaces the event stream', async () => {
   await ps.close();
 });
 
-test('the warning of the fallback has the reason of the last attempt, not of an earlier one', async () => {
+/** A client whose WebSockets have the fate of the network, and whose event streams open. */
+function fallingBack() {
   const clock = new VirtualClock();
   const warnings: string[] = [];
   const sockets: FakeTransport[] = [];
-  let fate: Fate = 'opens';
+  const network: { fate: Fate } = { fate: 'opens' };
   const dial: Environment['dial'] = (name) => {
     const isSocket = name === 'websocket';
-    const made = new FakeTransport(clock, isSocket, isSocket ? fate : 'opens');
+    const made = new FakeTransport(clock, isSocket, isSocket ? network.fate : 'opens');
     if (isSocket) sockets.push(made);
     return made;
   };
   const environment = { ...platform, opened: new Set<string>(), clock, random: () => 0.5, dial };
   const logger = { warn: (text: string) => void warnings.push(text), error: () => {} };
-  const { ps } = virtualClient({ logger }, environment);
+  const { ps } = virtualClient({ logger, upgradeAfter: 60_000 }, environment);
+  return { ps, clock, warnings, sockets, network };
+}
+
+test('the warning of the fallback has the reason of the last attempt, not of an earlier one', async () => {
+  const { ps, clock, warnings, sockets, network } = fallingBack();
   await ps.connect();
-  fate = 'hangs';
+  network.fate = 'hangs';
   sockets[0]?.end('The first one was cut.');
   await clock.advance(60_000);
   assert.equal(ps.transport, 'sse');
   const [warning = '', ...others] = warnings;
   assert.match(warning, /failed \(it did not open in time\); using server-sent events /);
   assert.deepEqual(others, []);
+  await ps.close();
+});
+
+test('a fallback after a stable WebSocket is a warning again', async () => {
+  const { ps, clock, warnings, sockets, network } = fallingBack();
+  await ps.connect();
+  for (const fallbacks of [1, 2]) {
+    network.fate = 'fails';
+    sockets.at(-1)?.end('The cable is cut.');
+    await clock.advance(30_000);
+    assert.equal(ps.transport, 'sse');
+    assert.equal(warnings.filter((text) => text.includes('server-sent')).length, fallbacks);
+    network.fate = 'opens';
+    await clock.advance(120_000);
+    assert.equal(ps.transport, 'websocket');
+  }
   await ps.close();
 });
 

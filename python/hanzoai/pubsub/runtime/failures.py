@@ -178,14 +178,16 @@ class Failures:
             # Connections that are lost again and again must not fill the log.
             if why not in self._logged_reasons and len(self._logged_reasons) < _REASONS_MAX:
                 self._logged_reasons.add(why)
-                logger.warning("No connection to %s: %s The client keeps trying.", self._url, why)
+                words = " ".join(filter(None, (why, self.remedy(None), "The client keeps trying.")))
+                logger.warning("No connection to %s: %s", self._url, words)
 
     def _log_fallback(self) -> None:
         fallen_back = self._auto and self._dialed == "sse"
         if fallen_back and not self._logged_fallback:
             self._logged_fallback = True
             logger.warning(
-                "The WebSocket %s failed (%s); using server-sent events instead",
+                "The WebSocket %s failed (%s); using server-sent events instead. Check the port and "
+                "path of `url`, and that proxies pass WebSocket upgrades.",
                 self._url,
                 log_text(self._socket_failed),
             )

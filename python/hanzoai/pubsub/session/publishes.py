@@ -53,6 +53,8 @@ _ONE: Final = {"message", "ref"}
 _ABSENT: Final = dict.fromkeys(("messages", "topic", "data", "message_type", "ttl", "id"))
 """Its other fields."""
 
+_SUPERSEDED: Final = Rejected("superseded", "A newer message with the same key took its place.")
+
 
 class Publishes:
     """Unsettled publishes of a session.
@@ -156,7 +158,7 @@ class Publishes:
         if event.key is not None:
             self._keys.setdefault(event.key, []).append(entry)
         if replaced is not None:
-            self._settle(replaced, _superseded(entry))
+            self._settle(replaced, _SUPERSEDED)
         self.flush()
 
     def expire(self, refs: Iterable[int]) -> None:
@@ -355,7 +357,7 @@ class Publishes:
             if newer is None or len(left) < len(entry.results):
                 self._requeue(entry)
             else:
-                self._settle(entry, Unknown() if entry.sent else _superseded(newer))
+                self._settle(entry, Unknown() if entry.sent else _SUPERSEDED)
         else:
             results = cast("list[PublishResult]", entry.results)  # each slot is answered
             self._settle(entry, Acked(tuple(results)))
@@ -408,7 +410,3 @@ class Publishes:
             if not same:
                 del self._keys[entry.publish.key]
         self._ports.settle(entry.publish.ref, outcome)
-
-
-def _superseded(newer: PublishState) -> Rejected:
-    return Rejected("superseded", f"Publish {newer.publish.ref} took its place.")
