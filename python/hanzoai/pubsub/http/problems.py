@@ -101,9 +101,9 @@ def read_error(
 
 
 def without_token(body: bytes, token: str) -> bytes:
-    """The body of a refusal without the token of its request.
+    """The body or the message of a refusal without the token of its request.
 
-    Some gateways quote the header `Authorization` in their error, which ends up in logs.
+    Some servers and gateways quote it in their error, which ends up in logs.
     """
     secret = bare_token(token).encode()
     if len(secret) < _SECRET_MIN:

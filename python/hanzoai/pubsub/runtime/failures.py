@@ -186,8 +186,8 @@ class Failures:
         if fallen_back and not self._logged_fallback:
             self._logged_fallback = True
             logger.warning(
-                "The WebSocket %s failed (%s); using server-sent events instead. Check the port and "
-                "path of `url`, and that proxies pass WebSocket upgrades.",
+                "The WebSocket %s failed (%s); using server-sent events instead. Check the port "
+                "and path of `url`, and that proxies pass WebSocket upgrades.",
                 self._url,
                 log_text(self._socket_failed),
             )
