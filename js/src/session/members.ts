@@ -7,7 +7,7 @@ import {
   type PresenceMember,
 } from '../generated/wire.js';
 import { isWildcard, matches } from '../topics.js';
-import type { PresenceChange as Change, MemberChange, PresenceChangeKind } from '../values.js';
+import type { PresenceChange as Change, MemberChange, PresenceSnapshot } from '../values.js';
 import { isObject } from '../wire/guard.js';
 import type { Routes } from './routes.js';
 
@@ -54,7 +54,7 @@ export class PresenceMembers {
     return topicsOf(patterns, this._rooms).flatMap((topic) => {
       const room = this._rooms.get(topic) as Room;
       const isShown = room.complete && !known.has(topic);
-      return isShown ? [change(room, 'snapshot', undefined, hidden ? [] : undefined)] : [];
+      return isShown ? [snapshotOf(room, hidden ? [] : undefined)] : [];
     });
   }
 
@@ -71,7 +71,7 @@ export class PresenceMembers {
       room.complete = true;
       room.members = fresh;
       room.awaited.clear();
-      return [change(room, 'snapshot')];
+      return [snapshotOf(room)];
     }
     const out: Change[] = [];
     for (const clientId of fresh.keys()) room.awaited.delete(clientId);
@@ -200,31 +200,26 @@ export function topicsOf(
   );
 }
 
-function change(
+function snapshotOf(
   room: Room,
-  kind: 'snapshot',
-  member?: undefined,
-  members?: PresenceMember[],
-): Change;
+  members: readonly PresenceMember[] = inOrder(room),
+): PresenceSnapshot {
+  return { topic: room._topic, members, change: 'snapshot', member: undefined };
+}
+
 function change(
   room: Room,
   kind: MemberChange['change'],
   member: PresenceMember,
-  members?: PresenceMember[],
-): Change;
-function change(
-  room: Room,
-  kind: PresenceChangeKind,
-  member?: PresenceMember,
-  members = inOrder(room),
-): Change {
-  return { topic: room._topic, members, change: kind, member } as Change;
+  members: readonly PresenceMember[] = inOrder(room),
+): MemberChange {
+  return { topic: room._topic, members, change: kind, member };
 }
 
 function put(room: Room, before: PresenceMember | undefined, member: PresenceMember): Change[] {
   const kind = before ? 'update' : hasUser(room, member) ? 'connect' : 'join';
   room.members.set(member.client_id, member);
-  const out = [change(room, kind, member)];
+  const out: Change[] = [change(room, kind, member)];
   const { user_id: user } = member;
   const returned =
     !before && user && [...room.awaited.values()].find((other) => other.user_id === user);
