@@ -293,6 +293,8 @@ export class PubSub<Topics extends object = AnyTopics> {
   /**
    * Change what others see of this client, on one topic or on all of its topics.
    *
+   * The timeout and an abort of the `signal` end only the wait: the client may still send it.
+   *
    * @param topic A topic without wildcards; undefined for all topics of this client.
    * @param data `status`, `name`, `avatar_url` set fields of the member (at most 64, 256 and 2,048
    *   characters), other keys are merged into `metadata` (at most 16,384 bytes of JSON); null
@@ -302,8 +304,7 @@ export class PubSub<Topics extends object = AnyTopics> {
    * @throws InvalidTopic The topic is not valid or has a wildcard.
    * @throws InvalidPayload The data is not a JSON object, or a field has the wrong type.
    * @throws Unsupported The client uses server-sent events, which cannot update presence.
-   * @throws OperationTimeout The server did not answer in time. The client sends the update again
-   *   until it does.
+   * @throws OperationTimeout The server did not answer in time.
    */
   async updatePresence(
     topic: string | undefined,

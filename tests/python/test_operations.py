@@ -147,6 +147,22 @@ async def test_a_presence_update_without_a_connection_times_out_with_the_reason(
     assert caught.value.code == "not_connected"
 
 
+async def test_a_cancelled_presence_update_is_still_sent(pubsub_memory: MemoryServer) -> None:
+    ps = pubsub_memory.client()
+    async with ps.subscribe("a.b"):
+        with pubsub_memory.refusing(1013, "busy"):
+            pubsub_memory.cut()
+            task = asyncio.create_task(ps.update_presence("a.b", {"status": "away"}))
+            await clock_of(pubsub_memory).settle()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        await clock_of(pubsub_memory).advance_until(lambda: ps.state == "connected")
+        await clock_of(pubsub_memory).settle()
+        (member,) = await ps.presence("a.b")
+    assert member.status == "away"
+
+
 async def test_a_presence_update_in_a_cleanup_after_a_cancellation_times_out_as_usual(
     pubsub_memory: MemoryServer,
 ) -> None:

@@ -624,6 +624,8 @@ class PubSubClient:
     ) -> None:
         """Change what others see of this client, on one topic or on all of its topics.
 
+        A timeout or a cancellation ends only the wait: the client still sends the update.
+
         Args:
             topic: A topic without wildcards; None for all.
             data: ``status``, ``name``, ``avatar_url`` set fields of the member (at most 64, 256 and
@@ -637,8 +639,7 @@ class PubSubClient:
             InvalidPayload: The data is not a JSON object, or a field has the wrong type.
             QueueFull: The client has already set presence on 10,000 topics.
             Unsupported: The client uses server-sent events, which cannot update presence.
-            OperationTimeout: The server did not answer in time. The client sends the update again
-                until it does.
+            OperationTimeout: The server did not answer in time.
         """
         await self._ready().publisher.update_presence(topic, data, timeout=timeout)
 

@@ -103,6 +103,29 @@ test('an update that is not answered in time reports it, and is sent again', asy
   await ps.close();
 });
 
+test('a signal ends the wait for an update, which is still sent', async () => {
+  const { ps, peer, clock } = virtualClient();
+  await ps.subscribe('a.b');
+  peer.isDown = true;
+  peer.socket.drop();
+  await turns();
+  const over = new AbortController();
+  const ended = assert.rejects(
+    ps.updatePresence('a.b', { status: 'x' }, { signal: over.signal }),
+    /^enough$/,
+  );
+  await turns();
+  over.abort('enough');
+  await ended;
+  peer.isDown = false;
+  await clock.advance(5_000);
+  assert.deepEqual(
+    peer.socket.frames('presence.update').map(({ data }) => data),
+    [{ status: 'x' }],
+  );
+  await ps.close();
+});
+
 test('waiting updates reject when the client ends', async () => {
   const { ps, peer } = virtualClient();
   await ps.connect();
