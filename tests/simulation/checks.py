@@ -206,8 +206,8 @@ def check_publishes(
             id = record.message.id
             times[id] = times.get(id, 0) + 1
             places[id] = (topic, record.index)
-    last: dict[tuple[str, str], int] = {}
-    for event in by_place(publishes, shell):
+    last: dict[tuple[str, str | None, bool], int] = {}
+    for event in publishes:
         outcomes = shell.outcomes.get(event.ref, [])
         if len(outcomes) != 1:
             raise Violation(f"publish {event.ref} was settled {len(outcomes)} times")
@@ -227,21 +227,11 @@ def check_publishes(
                 raise Violation(f"{message.id} was rejected but is in the log")
             if found and ordered:
                 topic, index = places[message.id]
-                lane = "background" if event.background else event.key or ""
-                if index < last.get((topic, lane), -1):
+                # With `latest`, a newer message takes the place of an older one of its key.
+                lane = topic, event.key, event.background
+                if index < last.get(lane, -1):
                     raise Violation(f"{message.id} was published out of order")
-                last[topic, lane] = index
-
-
-def by_place(publishes: list[Publish], shell: Shell) -> list[Publish]:
-    """Return the publishes by queue position; with `latest`, one may replace another."""
-    places = {event.ref: event.ref for event in publishes}
-    for event in publishes:
-        for outcome in shell.outcomes.get(event.ref, []):
-            if isinstance(outcome, Rejected) and outcome.code == "superseded":
-                newer = int(outcome.message.split()[1])
-                places[newer] = places[event.ref]
-    return sorted(publishes, key=lambda event: places[event.ref])
+                last[lane] = index
 
 
 def check_presence(server: Server, shell: Shell, event: Subscribe) -> None:

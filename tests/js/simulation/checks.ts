@@ -230,22 +230,6 @@ function walkPlain(
   proceed(records.length);
 }
 
-/**
- * The publishes by their places in the queue. With `latest`, a publish can take the place of
- * another.
- */
-function byPlace(publishes: readonly Publish[], shell: Shell): readonly Publish[] {
-  const places = new Map(publishes.map(({ ref }) => [ref, ref]));
-  const placeOf = (ref: number): number => places.get(ref) ?? ref;
-  for (const { ref } of publishes) {
-    for (const outcome of shell.outcomes.get(ref) ?? []) {
-      if (outcome.kind !== 'rejected' || outcome.code !== 'superseded') continue;
-      places.set(Number(outcome.message.split(' ')[1]), placeOf(ref));
-    }
-  }
-  return [...publishes].sort((one, other) => placeOf(one.ref) - placeOf(other.ref));
-}
-
 /** Each publish is settled once. An acknowledged one is in the log once, a rejected one is not. */
 export function checkPublishes(
   server: Server,
@@ -264,7 +248,7 @@ export function checkPublishes(
     }
   }
   const last = new Map<string, number>();
-  for (const { ref, messages, background, key = '' } of byPlace(publishes, shell)) {
+  for (const { ref, messages, background, key = '' } of publishes) {
     const outcomes = shell.outcomes.get(ref) ?? [];
     const [outcome] = outcomes;
     if (!outcome || outcomes.length > 1) {
@@ -284,7 +268,8 @@ export function checkPublishes(
       }
       const place = places.get(id);
       if (place && ordered) {
-        const lane = `${place.message.topic} ${background ? 'background' : key}`;
+        // With `latest`, a newer message takes the place of an older one of its key.
+        const lane = `${place.message.topic} ${key} ${!!background}`;
         if (place.index < (last.get(lane) ?? -1)) {
           throw new Violation(`${id} was published out of order`);
         }
