@@ -66,11 +66,11 @@ export class HttpApi {
     options: Timed,
     certain: boolean,
   ): Promise<Acked | undefined> {
-    const topic = messages[0]?.topic ?? '';
+    const { topic = '', id } = messages[0] ?? {};
     const before = this._order;
     const publish = async (): Promise<Acked | undefined> => {
       if (!(await within(before, options, this._client.clock))) {
-        throw new OperationTimeout(undefined, { topic });
+        throw new OperationTimeout(undefined, { topic, id });
       }
       if (!certain && !(await this._isThere(topic, options))) return undefined;
       return { kind: 'acked', results: await this._api.publish(messages, options) };

@@ -125,7 +125,10 @@ export class Publisher implements OutcomePort {
     const { options, peer } = this._client;
     options.logger.warn(
       DEVELOPMENT
-        ? `A publish waited 1 s or more: the server accepts ${peer?.rate ?? 0} messages per second.`
+        ? 'A publish waited a second or more: the server accepts ' +
+            `${peer?.rate ? `${peer.rate} messages per second` : 'no more messages for now'} with this ` +
+            'token. Publish less often, combine several changes in one message, or raise the rate of ' +
+            'the server. Further waits are not logged; `ps.slowed` counts them.'
         : 'Publishes wait for the publish rate.',
     );
   }

@@ -17,3 +17,12 @@ test('the order of publishes over HTTP keeps nothing of the settled ones', async
   }
   assert.equal(new Set(kept).size, 1, kept.at(-1));
 });
+
+test('a publish that does not get its turn in time has the id with which to repeat it', async () => {
+  const fetch = () => new Promise<Response>(() => {});
+  const ps = new PubSub({ url: 'http://127.0.0.1', token: 'x', fetch });
+  const first = ps.publish('a', { data: 1 }, { via: 'rest', timeout: 60 }).catch(() => {});
+  const late = ps.publish('a', { data: 2, id: 'mine' }, { via: 'rest', timeout: 30 });
+  await assert.rejects(late, { name: 'OperationTimeout', id: 'mine', outcomeUnknown: false });
+  await first;
+});
