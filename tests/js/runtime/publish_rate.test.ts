@@ -35,6 +35,20 @@ test('publishes that wait over a second are counted and logged once', async () =
   await server.stop();
 });
 
+test('the timeout of a publish that waits for the rate names the rate', async () => {
+  const { server, ps } = await rig(10);
+  const publishes = Array.from({ length: 60 }, (_, n) =>
+    ps.publish(TOPIC, { data: n }, { timeout: 2_000 }),
+  );
+  const settled = await within(server, Promise.allSettled(publishes));
+  const late = settled.find(({ status }) => status === 'rejected') as PromiseRejectedResult;
+  assert.match(
+    late.reason.message,
+    /State: connected\. The client limits publishes to 10 per second/,
+  );
+  await server.stop();
+});
+
 test('a program within its rate is never slowed', async () => {
   const { server, warnings, ps } = await rig(10);
   for (let burst = 0; burst < 4; burst += 1) {
