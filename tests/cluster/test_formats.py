@@ -60,11 +60,12 @@ def named(value: bytes, first: int) -> str:
             at -= 7
         at += 8
     text = "".join(parts)
+    # First the ids, whose digits may look like a time.
+    text = re.sub("cl_[0-9a-f]{40}", "<client>", text)
+    text = re.sub("[0-9a-f]{40}", "<id>", text)
     text = re.sub(r"\d{16}", lambda found: f"<seq+{int(found[0]) - first}>", text)
     text = re.sub(r"\d{13}", "<time>", text)
     text = re.sub(r'"within":\d+', '"within":0', text)
-    text = re.sub("cl_[0-9a-f]{40}", "<client>", text)
-    text = re.sub("[0-9a-f]{40}", "<id>", text)
     return text.encode("unicode_escape").decode()
 
 
