@@ -64,14 +64,11 @@ export function failed(
   outcome: Rejected | Unknown,
 ): PubSubError[] {
   const isLate = client.clock.now() >= end;
-  const { peer, state } = client;
-  const isPaced = DEVELOPMENT && state === 'connected' && peer?.rate;
+  const rate = DEVELOPMENT && client.state === 'connected' && client.peer?.rate;
   const unsent = (): string =>
     DEVELOPMENT
       ? `The message could not be sent within ${timeout} ms. ${describeState(client)}` +
-        (isPaced
-          ? ` The client limits publishes to ${peer.rate} per second, the limit of the server.`
-          : '')
+        (rate ? ` The client limits publishes to ${rate} per second, the limit of the server.` : '')
       : `Not sent within ${timeout} ms: ${reasonOf(client)}`;
   return items.map(({ id, publication: { topic } }) => {
     if (outcome.kind === 'rejected') {
