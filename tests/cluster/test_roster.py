@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
 import logging
-from collections import Counter
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -20,7 +18,6 @@ from pubsub_server.backplanes.redis.redis_clock import RedisClock
 from pubsub_server.backplanes.redis.roster import RedisRoster
 from pubsub_server.errors import ServiceError
 from pubsub_server.tasks import Tasks
-from pubsub_server.testing import running_server
 from tests.cluster.fleet import BOUND, SHARDS, nodes
 from tests.cluster.front import front
 from tests.cluster.waiting import until
@@ -587,33 +584,3 @@ async def test_a_search_for_members_that_ends_too_early_is_made_again(
         indexes.error, indexes.free = None, True
         await roster.catch_up()
     assert followers.found == {"attended", "emptied"}
-
-
-async def test_a_search_among_many_topics_lets_other_work_continue(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    names = [f"demo.t{number}" for number in range(5_000)]
-    loop, turns, compared = asyncio.get_running_loop(), itertools.count(), Counter[int]()
-    turn = next(turns)
-
-    def work() -> None:
-        nonlocal turn
-        turn = next(turns)
-        if compared.total() < len(names):
-            loop.call_soon(work)
-
-    def wanted(topic: str) -> bool:
-        compared[turn] += 1
-        return topic.endswith("7")
-
-    async def indexed(*_: object) -> list[str]:
-        loop.call_soon(work)
-        return names
-
-    async with asyncio.timeout(BOUND), running_server(redis_url=store.url) as node:
-        shared: Any = node.hub.core.roster
-        monkeypatch.setattr(shared, "_indexed", indexed)
-        found = await shared.matching(wanted, 1_000)
-        assert found == [name for name in names if name.endswith("7")]
-        assert max(compared.values()) <= roster.SEARCHED
-        assert await shared.matching(wanted, 10) == found[:10]

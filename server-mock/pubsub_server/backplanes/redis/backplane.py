@@ -417,10 +417,9 @@ class RedisBackplane:
 
     async def _search(self, request: _Request) -> list[str]:
         known = set(request.topics)
-        names = await self._reader.topics(
-            0, lambda topic: topic not in known and request.finds(topic)
+        return await self._reader.topics(
+            0, lambda topic: topic not in known and request.finds(topic), REPLAY_TOPICS
         )
-        return names[:REPLAY_TOPICS]
 
     def _lost(self, request: _Request, journal: Journal, known: set[str]) -> list[str]:
         """Topics of which this node has delivered more or less than the subscriber knows.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from dataclasses import dataclass
 from heapq import nsmallest
 from itertools import pairwise
@@ -13,6 +14,7 @@ from pubsub_server.backplane import Entry, Page, Replay, TopicReport
 from pubsub_server.backplanes import replay_bounds
 from pubsub_server.backplanes.ids import created_ms
 from pubsub_server.backplanes.redis.layout import Log, read_log
+from pubsub_server.backplanes.redis.topic_search import matching
 from pubsub_server.backplanes.replay_bounds import REPLAY_MESSAGES, bounded, first_of, last_of
 from pubsub_server.tasks import run_all
 
@@ -157,18 +159,16 @@ class Reader:
                 again[topic] = Part("newest", 0, REPLAY_MESSAGES)
         return found | await self._read(again) if again else found
 
-    async def topics(self, since: int, wanted: Callable[[str], bool]) -> list[str]:
-        """Wanted topics with a message since this Unix ms."""
+    async def topics(
+        self, since: int, wanted: Callable[[str], bool], limit: int = sys.maxsize
+    ) -> list[str]:
+        """Wanted topics with a message since this Unix ms; the first of them, at most `limit`."""
         calls = [
             self._link.topics(self._layout.index(shard), since=since)
             for shard in range(len(self._layout.bases))
         ]
-        return [
-            topic
-            for names in await run_all(calls)
-            for name in names
-            if wanted(topic := name.decode())
-        ]
+        names = [name.decode() for found in await run_all(calls) for name in found]
+        return await matching(names, wanted, limit)
 
     async def sweep(self, shard: int, since: int, silence: int = 0, least: int = 0) -> Sweep:
         """Topics of a shard that changed; see `sweep.lua`.

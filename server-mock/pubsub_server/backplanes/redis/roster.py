@@ -11,6 +11,7 @@ from pubsub_server.backplanes.redis.layout import read_changes, read_members
 from pubsub_server.backplanes.redis.lease import EMPTIED_MS, REMOVED, REVOKED_MS
 from pubsub_server.backplanes.redis.member_lanes import Call, Lane, Step
 from pubsub_server.backplanes.redis.servers import LINK_ERRORS
+from pubsub_server.backplanes.redis.topic_search import matching
 from pubsub_server.backplanes.redis.writer import REFUSED_FOR
 from pubsub_server.errors import ServiceError
 from pubsub_server.shared.client_ids import ClientIds
@@ -33,8 +34,6 @@ WAITING_CHANGES: Final = 100_000
 are more, the node writes all its members again.
 """
 READ_TOPICS: Final = 100
-SEARCHED: Final = 500
-"""Topics that a search compares with patterns before other work continues."""
 MARGIN_MS: Final = 10_000
 """Maximum milliseconds for which a dead connection may be undetected."""
 
@@ -358,14 +357,7 @@ class RedisRoster:
 
     async def _search(self, wanted: Callable[[str], bool], limit: int) -> list[str]:
         names = await self._indexed((self._layout.attended,), 0, range(len(self._layout.bases)))
-        found: list[str] = []
-        for start in range(0, len(names), SEARCHED):
-            found += filter(wanted, names[start : start + SEARCHED])
-            if len(found) >= limit:
-                break
-            # Other connections get their turns.
-            await asyncio.sleep(0)
-        return found[:limit]
+        return await matching(names, wanted, limit)
 
     async def _indexed(
         self, indexes: Sequence[Callable[[int], str]], since: int, shards: Iterable[int]
