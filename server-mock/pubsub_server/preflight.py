@@ -148,6 +148,11 @@ def _webhooks(settings: Settings) -> Iterator[str]:
             yield f"webhooks[{number}].topics: {error.message} {error.remedy}"
 
 
+def _tls(settings: Settings) -> None:
+    if settings.tls_cert is not None and settings.tls_key is not None:
+        access.build_tls(settings.tls_cert, settings.tls_key, settings.listener_client_ca)
+
+
 def _mesh_tls(settings: Settings) -> Iterator[str]:
     try:
         opening.build_tls(settings)
@@ -159,7 +164,7 @@ _CHECKS: tuple[Callable[[Settings], Iterator[str]], ...] = (
     _problems_of(access.check),
     _problems_of(bus.check),
     _problems_of(access.build_policy),
-    _problems_of(access.build_tls),
+    _problems_of(_tls),
     _problems_of(_contract),
     _problems_of(_authenticator),
     _problems_of(_dev_key),

@@ -234,11 +234,12 @@ class Server:
         settings = self.settings
         access.check(settings)
         policy = access.build_policy(settings)
-        tls, byte_tls = access.build_tls(settings), access.build_listener_tls(settings)
-        if settings.tls_cert and settings.tls_key and tls and byte_tls:
+        tls = byte_tls = None
+        if settings.tls_cert and settings.tls_key:
             self._certificate = ServedCertificate(
-                settings.tls_cert, settings.tls_key, tls, byte_tls
+                settings.tls_cert, settings.tls_key, None, settings.listener_client_ca
             )
+            tls, byte_tls = self._certificate.contexts
         if self.dev_key is None:
             self.dev_key = access.build_dev_key(settings)
         self._open_audit()

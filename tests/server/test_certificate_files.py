@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
@@ -21,8 +22,6 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509 import load_pem_x509_certificate
 
 from pubsub_server import preflight
-from pubsub_server.access import setup as access
-from pubsub_server.access.setup import StartError
 from pubsub_server.settings.sources import load
 from pubsub_server.shared.certificate_files import validity_problem
 
@@ -94,15 +93,10 @@ def test_a_certificate_with_another_name_that_openssl_reads_is_used(
 
 
 def test_authorities_that_are_not_certificates_are_named(files: Path) -> None:
-    settings = load(
-        {
-            "tls_cert": files / "cert.pem",
-            "tls_key": files / "key.pem",
-            "listener_client_ca": files / "other.pem",
-        }
-    )
-    with pytest.raises(StartError, match=r"^listener_client_ca: .* contains a key and no cert"):
-        access.build_listener_tls(settings)
+    names = {"tls_cert": "cert.pem", "tls_key": "key.pem", "listener_client_ca": "other.pem"}
+    listening = {name: files / file for name, file in names.items()}
+    (problem,) = preflight.problems(load({"iam_url": "https://iam", **listening}))
+    assert re.match("listener_client_ca: .* contains a key and no cert", problem)
 
 
 def test_a_server_on_a_terminal_does_not_ask_for_the_passphrase_of_a_key(files: Path) -> None:

@@ -11,8 +11,10 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import trustme
+from trustme import KeyType
 
 from pubsub_server.testing import running_server
+from tests.interop.peer import eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -35,26 +37,28 @@ class Issuer:
         self.trusting = ssl.create_default_context()
         self._authority.configure_trust(self.trusting)
 
-    def issue(self, days: int) -> tuple[bytes, bytes]:
+    def issue(self, days: int, key: KeyType = KeyType.ECDSA) -> tuple[bytes, bytes]:
         """A certificate that expires in so many days, and its key."""
         until = datetime.now(UTC) + timedelta(days=days)
-        issued = self._authority.issue_cert("127.0.0.1", not_after=until)
+        issued = self._authority.issue_cert("127.0.0.1", not_after=until, key_type=key)
         return issued.cert_chain_pems[0].bytes(), issued.private_key_pem.bytes()
 
-    def write(self, days: int) -> None:
+    def write(self, days: int, key: KeyType = KeyType.ECDSA) -> None:
         """Replace both files."""
-        certificate, key = self.issue(days)
+        certificate, private = self.issue(days, key)
         self.certificate.write_bytes(certificate)
-        self.key.write_bytes(key)
+        self.key.write_bytes(private)
 
 
 @contextlib.asynccontextmanager
 async def served(folder: Path) -> AsyncGenerator[tuple[Issuer, RunningServer, ServedCertificate]]:
+    """A server whose files are checked only when the test does so."""
     issuer = Issuer(folder)
     issuer.write(days=10)
     files: dict[str, Any] = {"tls_cert": issuer.certificate, "tls_key": issuer.key}
     async with asyncio.timeout(BOUND), running_server(event_stream="0", **files) as server:
         inner: Any = server.server
+        await inner._certificate.close()
         yield issuer, server, inner._certificate
 
 
@@ -102,6 +106,48 @@ async def test_new_connections_get_a_renewed_certificate_on_every_listener(
         certificate.check()
     (line,) = (each for each in caplog.messages if "loaded the certificate again" in each)
     assert line.endswith(f"expires on {datetime.now(UTC) + timedelta(days=90):%Y-%m-%d}")
+
+
+async def test_a_server_checks_its_files_regularly(tmp_path: Path) -> None:
+    issuer = Issuer(tmp_path)
+    issuer.write(days=10)
+    files: dict[str, Any] = {"tls_cert": issuer.certificate, "tls_key": issuer.key}
+    async with (
+        asyncio.timeout(BOUND),
+        running_server(event_stream="0", **files) as server,
+    ):
+
+        async def is_renewed() -> bool:
+            return await days_left(issuer, server) == {90}
+
+        issuer.write(days=90)
+        await eventually(is_renewed)
+
+
+async def test_a_renewed_certificate_with_another_type_of_key_replaces_the_previous_one(
+    tmp_path: Path,
+) -> None:
+    async with served(tmp_path) as (issuer, server, certificate):
+        for days, key in ((90, KeyType.RSA), (60, KeyType.ECDSA)):
+            issuer.write(days, key)
+            certificate.check()
+            certificate.check()
+            assert await days_left(issuer, server) == {days}
+
+
+async def test_a_file_whose_permissions_change_is_read_again(tmp_path: Path) -> None:
+    async with served(tmp_path) as (issuer, server, certificate):
+        renewed, key = issuer.issue(days=90)
+        issuer.certificate.write_bytes(renewed)
+        issuer.key.write_bytes(key)
+        times = issuer.key.stat()
+        certificate.check()
+        issuer.key.chmod(0o600)
+        assert issuer.key.stat().st_mtime_ns == times.st_mtime_ns
+        certificate.check()
+        assert await days_left(issuer, server) == {10}
+        certificate.check()
+        assert await days_left(issuer, server) == {90}
 
 
 async def test_a_renewed_certificate_without_its_key_is_an_error_and_the_previous_one_stays(

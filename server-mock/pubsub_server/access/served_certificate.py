@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import ssl
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from pubsub_server.shared.certificate_files import CertificateFileError, expiry, load_chain
+from pubsub_server.access.setup import StartError, build_tls
+from pubsub_server.shared.certificate_files import expiry
 from pubsub_server.shared.file_stamps import stamp
 from pubsub_server.tasks import Tasks
 
 if TYPE_CHECKING:
+    import ssl
     from pathlib import Path
 
 CHECK_INTERVAL: Final = 1.0
@@ -25,16 +27,27 @@ class ServedCertificate:
     """A certificate with its key, and the contexts of the listeners that present it.
 
     Args:
-        certificate: `tls_cert`, which the contexts have loaded.
+        certificate: `tls_cert`.
         key: `tls_key`.
-        contexts: They use a later certificate for new connections.
+        authorities: For each context, who signs the certificates of clients; None for clients
+            without certificates.
+
+    Attributes:
+        contexts: For listeners; new connections use the certificate that was loaded last.
+
+    Raises:
+        StartError: See `setup.build_tls`.
     """
 
-    def __init__(self, certificate: Path, key: Path, *contexts: ssl.SSLContext) -> None:
+    def __init__(self, certificate: Path, key: Path, *authorities: Path | None) -> None:
         self._certificate = certificate
         self._key = key
-        self._contexts = contexts
+        self._authorities = authorities
+        # Before the files are read: later changes are then found.
         self._used = self._found = self._stamps()
+        self.contexts = self._loaded = self._load()
+        for index, context in enumerate(self.contexts):
+            context.sni_callback = partial(self._choose, index)
         self._tasks: Tasks | None = None
         self._expiry = expiry(certificate)
 
@@ -61,18 +74,23 @@ class ServedCertificate:
         if self._found != former or self._found == self._used:
             return
         self._used = self._found
-        pair = ("tls_cert", self._certificate), ("tls_key", self._key)
         try:
-            # A pair that cannot be used would leave the listeners without a certificate.
-            load_chain(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), *pair)
-            for context in self._contexts:
-                load_chain(context, *pair)
-        except CertificateFileError as error:
+            # A context keeps a certificate whose key has another type, and a pair that does not
+            # match would leave it without any. So the new pair gets new contexts.
+            self._loaded = self._load()
+        except StartError as error:
             _LOG.error("keeping the previous certificate: %s", error)
             return
         self._expiry = expiry(self._certificate)
         until = "" if self._expiry is None else f", which expires on {self._expiry:%Y-%m-%d}"
         _LOG.info("loaded the certificate again: %s%s", self._certificate, until)
+
+    def _load(self) -> list[ssl.SSLContext]:
+        return [build_tls(self._certificate, self._key, each) for each in self._authorities]
+
+    def _choose(self, index: int, connection: ssl.SSLObject, *_: object) -> None:
+        # OpenSSL calls it for clients that send no name, too.
+        connection.context = self._loaded[index]
 
     async def _watch(self) -> None:
         while True:

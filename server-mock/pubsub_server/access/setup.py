@@ -37,6 +37,7 @@ from pubsub_server.shared.failure_texts import http_failure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from pubsub_server.interfaces import Authenticator
 
@@ -163,37 +164,26 @@ def build_dev_key(settings: Settings) -> bytes | None:
         raise StartError(str(error)) from None
 
 
-def build_tls(settings: Settings) -> ssl.SSLContext | None:
-    """The TLS side of the listeners, if this server ends TLS itself.
+def build_tls(certificate: Path, key: Path, authorities: Path | None = None) -> ssl.SSLContext:
+    """The TLS side of listeners.
+
+    Args:
+        certificate: `tls_cert`.
+        key: `tls_key`.
+        authorities: `listener_client_ca`; clients then need a certificate of one of them.
 
     Raises:
-        StartError: Certificate or key cannot be read or do not belong together.
+        StartError: A file cannot be read, or the key does not belong to the certificate.
     """
-    if settings.tls_cert is None or settings.tls_key is None:
-        return None
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
-        load_chain(context, ("tls_cert", settings.tls_cert), ("tls_key", settings.tls_key))
+        load_chain(context, ("tls_cert", certificate), ("tls_key", key))
+        if authorities is not None:
+            load_authorities(context, "listener_client_ca", authorities)
+            context.verify_mode = ssl.CERT_REQUIRED
     except CertificateFileError as error:
         raise StartError(str(error)) from None
-    return context
-
-
-def build_listener_tls(settings: Settings) -> ssl.SSLContext | None:
-    """As `build_tls`, for the listeners of byte protocols, which can require client certificates.
-
-    Raises:
-        StartError: As `build_tls`, or the authorities cannot be read.
-    """
-    context = build_tls(settings)
-    if context is None or settings.listener_client_ca is None:
-        return context
-    try:
-        load_authorities(context, "listener_client_ca", settings.listener_client_ca)
-    except CertificateFileError as error:
-        raise StartError(str(error)) from None
-    context.verify_mode = ssl.CERT_REQUIRED
     return context
 
 

@@ -229,11 +229,10 @@ class Presence:
                 member.
         """
         client = self._clients.get(client_id)
-        places = [
-            (name, self._topics[name][client_id])
-            for name in (() if client is None else client.topics)
-            if topic is None or name == topic
-        ]
+        topics: Iterable[str] = () if client is None else client.topics
+        if topic is not None:
+            topics = (topic,) if topic in topics else ()
+        places = [(name, self._topics[name][client_id]) for name in topics]
         if topic is not None and not places:
             raise ServiceError(
                 "not_found",
