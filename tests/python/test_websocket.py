@@ -411,6 +411,17 @@ async def test_errors_and_close_reasons_do_not_quote_the_token() -> None:
     assert (end.code, end.reason) == (4999, "no Bearer [token]")
 
 
+async def test_a_close_reason_that_ends_within_the_token_does_not_quote_its_beginning() -> None:
+    async def quote(connection: ServerConnection) -> None:
+        given = json.loads(await connection.recv())["token"]
+        await connection.close(4999, f"no {given}"[:123])
+
+    async with opened(quote) as transport:
+        transport.send(AuthFrame(token=f"Bearer {TOKEN}{'x' * 200}"))
+        _, end = await to_the_end(transport)
+    assert (end.code, end.reason) == (4999, "no Bearer [token]")
+
+
 async def test_an_answer_to_a_publish_is_read_in_every_shape_that_peers_send() -> None:
     async def talk(connection: ServerConnection) -> None:
         await connection.send('{"type":"published","id":"m1","ref":5}')
