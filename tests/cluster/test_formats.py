@@ -102,7 +102,9 @@ def flat(value: Any) -> list[bytes]:
 
 async def written(store: Store) -> str:
     """Let a node write a member and two messages; return what is then in the store."""
-    async with nodes(store, 1, redis_shards=1) as (node,), peer(node, node.token("ann")) as ann:
+    # With this timeout, the node keeps its lease if the machine pauses.
+    node_of = nodes(store, 1, redis_shards=1, node_timeout=60_000)
+    async with node_of as (node,), peer(node, node.token("ann")) as ann:
         await ann.subscribe(TOPIC)
         first, _ = [(await publish(node, each))["seq"] for each in MESSAGES]
         secret = await store.command("GET", "hanzo-pubsub:{0}:secret")
