@@ -21,8 +21,11 @@ test('the order of publishes over HTTP keeps nothing of the settled ones', async
 test('a publish that does not get its turn in time has the id with which to repeat it', async () => {
   const fetch = () => new Promise<Response>(() => {});
   const ps = new PubSub({ url: 'http://127.0.0.1', token: 'x', fetch });
-  const first = ps.publish('a', { data: 1 }, { via: 'rest', timeout: 60 }).catch(() => {});
+  const ending = new AbortController();
+  const { signal } = ending;
+  const first = ps.publish('a', { data: 1 }, { via: 'rest', signal }).catch(() => {});
   const late = ps.publish('a', { data: 2, id: 'mine' }, { via: 'rest', timeout: 30 });
   await assert.rejects(late, { name: 'OperationTimeout', id: 'mine', outcomeUnknown: false });
+  ending.abort();
   await first;
 });
