@@ -152,10 +152,9 @@ export function lastRemedy(client: Client): { readonly remedy?: string } {
 }
 
 /** The reason why a client is not connected, in words. */
-export function reasonOf({ lastFailure: failure, state, tokens }: Client): string {
-  if (!failure && !tokens.last) return '`getToken` has not returned.';
-  if (!failure) return `the server has not answered; the state is ${state}.`;
-  const { code = 1006, reason, to } = failure;
+export function reasonOf({ lastFailure, state, tokens }: Client): string {
+  if (!lastFailure && !tokens.last) return '`getToken` has not returned.';
+  const { code = 1006, reason = '', to = state } = lastFailure ?? {};
   const problem = reason.replace(/\.$/, '') || `the state is ${to}`;
-  return code === 1006 ? `${problem}.` : `${problem} (${code}).`;
+  return `${problem}${code === 1006 ? '' : ` (${code})`}.`;
 }

@@ -192,3 +192,27 @@ test('an error of an open socket ends the connection before its close event', as
   assert.equal(ps.state, 'connected');
   await ps.close({ timeout: 0 });
 });
+
+test('an error of the server does not quote the token', async () => {
+  const token = 'header.payload.signature';
+  const { ps, peer, clock } = virtualClient({ getToken: () => `Bearer ${token}` });
+  const reported: string[] = [];
+  ps.on('error', ({ message }) => void reported.push(message));
+  await ps.connect();
+  peer.silent.add('publish');
+  const published = ps.publish('a', { data: 1 });
+  await turns();
+  const message = `Bearer ${token} is not "${token}"`;
+  const [{ ref } = {}] = peer.socket.frames('publish');
+  for (const to of [{ ref }, {}]) {
+    peer.socket.receive({ type: 'error', code: 'forbidden', message, ...to });
+  }
+  await assert.rejects(published, /: Bearer \[token\] is not "\[token\]" \(topic a\)\./);
+  peer.silent.add('auth');
+  peer.socket.drop();
+  await clock.advance(10_000);
+  peer.socket.receive({ type: 'auth.error', code: 'forbidden', message });
+  await turns();
+  assert.deepEqual(new Set(reported), new Set(['Bearer [token] is not "[token]"']));
+  await assert.rejects(ps.publish('a', { data: 1 }), /: Bearer \[token\] is not "\[token\]"/);
+});

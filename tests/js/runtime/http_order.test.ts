@@ -19,8 +19,13 @@ test('the order of publishes over HTTP keeps nothing of the settled ones', async
 });
 
 test('a publish that does not get its turn in time has the id with which to repeat it', async () => {
-  const fetch = () => new Promise<Response>(() => {});
+  let answers = true;
+  const fetch = async () =>
+    answers ? Response.json({ id: 'msg_1', timestamp: 5 }) : new Promise<Response>(() => {});
   const ps = new PubSub({ url: 'http://127.0.0.1', token: 'x', fetch });
+  // Load the parts of the client before the short timeout.
+  await ps.publish('a', { data: 0 }, { via: 'rest' });
+  answers = false;
   const ending = new AbortController();
   const { signal } = ending;
   const first = ps.publish('a', { data: 1 }, { via: 'rest', signal }).catch(() => {});
