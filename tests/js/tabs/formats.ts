@@ -8,11 +8,13 @@
 /** How the name of the group begins. */
 export const GROUP = 'hanzo-pubsub 2 ';
 
-/** Messages of a tab to the relay. */
-export const FROM_TAB: readonly object[] = [
+const PUBLISHED = { topic: 'demo.a', type: 't', data: { n: 1 }, id: 'one' };
+
+/** Messages of a tab to the relay, with the id of the tab replaced. */
+export const FROM_TAB: readonly { readonly tab: string; readonly frame: object }[] = [
   { tab: 'a', frame: { type: 'auth', token: 'x', version: 1 } },
   { tab: 'a', frame: { type: 'subscribe', topics: ['demo.a'], presence: true, ref: 's1' } },
-  { tab: 'a', frame: { type: 'publish', topic: 'demo.a', data: { n: 1 }, ref: 'p1' } },
+  { tab: 'a', frame: { type: 'publish', message: PUBLISHED, ref: 'p1' } },
   { tab: 'a', frame: { type: 'unsubscribe', topics: ['demo.a'] } },
 ];
 
@@ -20,7 +22,7 @@ export const FROM_TAB: readonly object[] = [
 export const TO_SERVER: readonly object[] = [
   { type: 'auth', token: 'x', version: 1 },
   { type: 'subscribe', topics: ['demo.a'], presence: true, ref: 'a:s1' },
-  { type: 'publish', topic: 'demo.a', data: { n: 1 }, ref: 'a:p1' },
+  { type: 'publish', message: PUBLISHED, ref: 'a:p1' },
   { type: 'unsubscribe', topics: ['demo.a'] },
 ];
 
@@ -47,7 +49,13 @@ export const FROM_SERVER: readonly object[] = [
 const relay = 'relay';
 
 /** Messages of the relay to the tabs, with its id replaced. */
-export const TO_TABS: readonly object[] = [
+export const TO_TABS: readonly {
+  readonly relay: string;
+  readonly to?: string;
+  readonly begun?: boolean;
+  readonly frame?: object;
+  readonly end?: object;
+}[] = [
   { relay, begun: true },
   { relay, to: 'a' },
   { relay, frame: { type: 'auth.ok', client_id: 'cl_1', user_id: 'u', features: ['ref'] } },

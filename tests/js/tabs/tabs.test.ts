@@ -4,10 +4,12 @@ import type { AddressInfo } from 'node:net';
 import { after, afterEach, before, type TestContext, test } from 'node:test';
 import { WebSocketServer } from 'ws';
 
+import type { ClientFrame } from '../../../js/src/generated/wire.js';
 import type { Message, PubSub, PubSubOptions } from '../../../js/src/index.js';
 import { platform } from '../../../js/src/runtime/environment.js';
 import { readOptions } from '../../../js/src/settings/read_options.js';
 import { groupOf, MOVED } from '../../../js/src/tabs/group.js';
+import { linkTabs } from '../../../js/src/tabs/link.js';
 import { startRelay } from '../../../js/src/tabs/relay.js';
 import { BOUND, bounded, deferred, Server } from '../runtime/server.js';
 import { FROM_SERVER, FROM_TAB, GROUP, TO_SERVER, TO_TABS } from './formats.js';
@@ -406,7 +408,43 @@ function relayOf(t: TestContext, group: string) {
   return { reported, addressed, messages, sent, channel, stop, receive, close };
 }
 
-test('tabs exchange the recorded messages: after a change, their group needs another name', async (t) => {
+test('a tab sends and reads the recorded messages', async (t) => {
+  const options = readOptions({ url: 'ws://127.0.0.1:9/ws', token: 'x', shareTabs: true });
+  const group = await groupOf(options, 'x');
+  const [first, ...others] = FROM_TAB.map(({ frame }) => frame as ClientFrame);
+  const { promise: over, resolve } = deferred<void>();
+  const channel = new BroadcastChannel(group);
+  const posted: { readonly tab: string; readonly frame: object }[] = [];
+  channel.onmessage = ({ data }) => void posted.push(data);
+  t.after(() => {
+    resolve();
+    channel.close();
+  });
+  // The relay is in another tab.
+  void locks.request(group, {}, () => over);
+  const read: unknown[] = [];
+  const link = linkTabs(options, platform.clock);
+  link.open({
+    opened: () => link.send([first as ClientFrame]),
+    frame: (frame) => void read.push(frame),
+    ended: (end) => void read.push(end),
+  });
+  await until(() => posted.length === 1, 'the authentication');
+  link.send(others);
+  await until(() => posted.length === FROM_TAB.length, 'the frames of the tab');
+  assert.deepEqual(
+    posted.map((each) => ({ ...each, tab: 'a' })),
+    FROM_TAB,
+  );
+  const to = posted[0]?.tab;
+  // The first message of a relay that begins asks for the authentication again.
+  for (const each of TO_TABS.slice(1)) channel.postMessage(each.to ? { ...each, to } : each);
+  const expected = TO_TABS.flatMap(({ frame, end }) => frame ?? end ?? []);
+  await until(() => read.length === expected.length, 'the messages of the relay');
+  assert.deepEqual(read, expected);
+});
+
+test('a relay sends and reads the recorded messages', async (t) => {
   const options = readOptions({ url: 'ws://127.0.0.1:9/ws', token: 'x', shareTabs: true });
   assert.ok((await groupOf(options, 'x')).startsWith(GROUP));
   const { messages, sent, channel, stop, receive } = relayOf(t, 'recorded messages');
