@@ -304,6 +304,7 @@ export class PubSub<Topics extends object = AnyTopics> {
    * @throws QueueFull The client has already set presence on 10,000 topics.
    * @throws InvalidTopic The topic is not valid or has a wildcard.
    * @throws InvalidPayload The data is not a JSON object, or a field has the wrong type.
+   * @throws PayloadTooLarge The metadata is too large, on one topic or on all topics together.
    * @throws Unsupported The client uses server-sent events, which cannot update presence.
    * @throws OperationTimeout The server did not answer in time.
    */

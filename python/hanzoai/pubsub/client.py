@@ -624,7 +624,7 @@ class PubSubClient:
     ) -> None:
         """Change what others see of this client, on one topic or on all of its topics.
 
-        A timeout or a cancellation ends only the wait: the client still sends the update.
+        A timeout or a cancellation ends only the wait: the client may still send the update.
 
         Args:
             topic: A topic without wildcards; None for all.
@@ -637,6 +637,7 @@ class PubSubClient:
             NotFound: This client is not a member of the topic.
             InvalidTopic: The topic is not valid or has a wildcard.
             InvalidPayload: The data is not a JSON object, or a field has the wrong type.
+            PayloadTooLarge: The metadata is too large, on one topic or on all topics together.
             QueueFull: The client has already set presence on 10,000 topics.
             Unsupported: The client uses server-sent events, which cannot update presence.
             OperationTimeout: The server did not answer in time.
