@@ -206,7 +206,7 @@ def _numbers() -> list[tuple[str, str]]:
         ("docs/publish.md", f"up to {limits['max_payload']:,} bytes"),
         ("docs/publish.md", f"`operation_timeout` ({seconds['operation_timeout']} s)"),
         ("docs/publish.md", f"{rate}, and {service} on each connection of a service"),
-        ("docs/publish.md", f"A batch of over {limits['max_batch']:,} messages"),
+        ("docs/publish.md", f"a batch of over {limits['max_batch']:,} messages"),
         ("docs/subscribe.md", f"after {CLIENT.fallback_failures} failed openings"),
         ("docs/subscribe.md", f"after {seconds['fallback_after']} s without an open WebSocket"),
         ("docs/subscribe.md", f"after {CLIENT.short_life} failed openings in a row"),

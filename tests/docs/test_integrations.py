@@ -1,4 +1,4 @@
-"""The applications of docs/integrations.md and docs/streams.md work in their frameworks."""
+"""The applications of the guides to frameworks and token streams work in their frameworks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 SHOWN = {
     block.title: block.text
-    for page in ("integrations.md", "streams.md")
+    for page in ("integrations.md", "streams.md", "ai-sdk.md")
     for block in blocks(ROOT / "docs" / page)
     if block.title
 }

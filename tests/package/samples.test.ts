@@ -114,10 +114,18 @@ before(() => {
   }
   // The reader puts these files next to the samples of other pages.
   for (const [file, ...homes] of [
-    ['get_token.ts', 'docs.integrations', 'docs.react', 'docs.streams', 'docs.signed', 'docs.tabs'],
+    [
+      'get_token.ts',
+      'docs.integrations',
+      'docs.react',
+      'docs.streams',
+      'docs.ai-sdk',
+      'docs.signed',
+      'docs.tabs',
+    ],
     ['pubsub_token.ts', 'docs.browsers'],
-    ['pubsub.ts', 'docs.integrations', 'docs.streams', 'docs.signed', 'docs.tabs'],
-    ['pubsub_server.ts', 'docs.integrations', 'docs.streams'],
+    ['pubsub.ts', 'docs.integrations', 'docs.streams', 'docs.ai-sdk', 'docs.signed', 'docs.tabs'],
+    ['pubsub_server.ts', 'docs.integrations', 'docs.streams', 'docs.ai-sdk'],
   ] as const)
     for (const home of homes)
       copyFileSync(join(folder, 'docs.typescript', file), join(folder, home, file));

@@ -1,4 +1,4 @@
-/** The chat of docs/streams.md, pasted into an empty folder: backend, page, and the experiments. */
+/** The chat of docs/streaming-chat.md, pasted into an empty folder: backend, page, and the experiments. */
 
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
@@ -76,7 +76,7 @@ async function serve(t: TestContext, folder: string): Promise<string> {
 test('the chat of the guide streams, continues after a reload, and stops in every tab', async (t) => {
   const server = await Server.start();
   atEnd(t, () => server.stop());
-  const folder = paste('streams');
+  const folder = paste('streaming-chat');
   process.env['BACKEND'] = await startBackend(t, folder, server);
   process.env['VITE_PUBSUB_URL'] = server.ws;
   const address = await serve(t, folder);
