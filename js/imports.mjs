@@ -12,7 +12,7 @@ import { build } from 'esbuild';
  * file that is listed with its folder counts separately.
  */
 const LAYERS = [
-  ['ai-sdk', 'index', 'react', 'svelte', 'testing', 'tokens', 'vue', 'webhooks'],
+  ['ai-sdk', 'index', 'react', 'sse', 'svelte', 'testing', 'tokens', 'vue', 'webhooks'],
   ['models'],
   ['requests', 'schema', 'signed', 'streams'],
   ['client'],

@@ -132,6 +132,8 @@ def _public(module: griffe.Object | griffe.Alias) -> list[str]:
 
 def _target(module: griffe.Object | griffe.Alias, name: str) -> griffe.Object:
     found = module.members[name]
+    if found.is_module and name in found.members:
+        found = found.members[name]  # a function in a module of the same name
     return found.final_target if isinstance(found, griffe.Alias) else found
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 PAGES: Final[Mapping[str, Sequence[str]]] = {
     "typescript-client": (".",),
     "typescript-modules": ("./react", "./requests", "./schema"),
-    "typescript-streams": ("./streams", "./vue", "./svelte", "./models", "./ai-sdk"),
+    "typescript-streams": ("./streams", "./sse", "./vue", "./svelte", "./models", "./ai-sdk"),
     "typescript-tools": ("./testing", "./tokens", "./webhooks"),
     "typescript-signed": ("./signed", "./soc"),
 }

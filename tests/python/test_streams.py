@@ -8,6 +8,8 @@ import inspect
 import itertools
 import json
 import logging
+import math
+import re
 import threading
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -64,6 +66,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 TOPIC = "chat.session.abc"
+SPEC = Path(__file__).parents[2] / "spec"
+STREAM_EVENTS = json.loads((SPEC / "stream_events.json").read_text(encoding="utf-8"))
 TEXT = "Hello wörld \U0001f468\u200d\U0001f469\u200d\U0001f467 漢字 é " * 12
 
 
@@ -1461,9 +1465,7 @@ async def test_parts_come_in_order_with_the_text(pubsub_memory: MemoryServer) ->
     assert {"city": "Köln", "days": [1]} in values
 
 
-PARTIAL = json.loads(
-    (Path(__file__).parents[2] / "spec" / "partial_json.json").read_text(encoding="utf-8")
-)
+PARTIAL = json.loads((SPEC / "partial_json.json").read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("case", PARTIAL, ids=lambda case: case["text"])
@@ -1621,18 +1623,56 @@ async def test_beside_a_stream_a_cursor_stays_fresh_and_chat_does_not_wait() -> 
         assert server.stats.refused.get("rate_limited", 0) == 0
 
 
-async def test_a_stream_is_the_body_of_an_http_response(pubsub_memory: MemoryServer) -> None:
+@pytest.mark.parametrize("answer", STREAM_EVENTS, ids=lambda answer: answer["title"])
+async def test_a_stream_is_the_body_of_an_http_response(
+    pubsub_memory: MemoryServer, answer: dict[str, Any]
+) -> None:
     ps = pubsub_memory.client()
-    body = sse(stream_reader(ps, TOPIC, id="r1"))
-    lines = asyncio.ensure_future(_all(body))
+    frames = asyncio.ensure_future(_all(sse(stream_reader(ps, TOPIC, id="r1"))))
     await clock_of(pubsub_memory).settle()
+    for step in answer["steps"]:
+        if "pause" in step:
+            await clock_of(pubsub_memory).advance(step["pause"])
+        else:
+            data = {"stream": "r1", "epoch": 0, "writer": "w", **step["data"]}
+            await ps.publish(TOPIC, {"type": step["type"], "data": data})
+            await clock_of(pubsub_memory).settle()
+    parsed = [re.fullmatch(r"event: (\w+)\ndata: (.*)\n\n", frame) for frame in await frames]
+    assert [[frame[1], json.loads(frame[2])] for frame in parsed if frame] == answer["events"]
+    assert None not in parsed
+
+
+async def test_the_end_of_a_response_closes_its_reader_and_the_stream_continues(
+    pubsub_memory: MemoryServer,
+) -> None:
+    ps = pubsub_memory.client()
     async with stream_writer(ps, TOPIC, id="r1") as writer:
-        await writer.write("a\nb")
-    events = await within(pubsub_memory, lines)
-    assert [line.split("\n")[0] for line in events] == [
-        *("event: started", "event: delta", "event: done")
-    ]
-    assert json.loads(events[1].split("\n")[1].removeprefix("data: "))["text"] == "a\nb"
+        reader = stream_reader(ps, TOPIC, id="r1")
+        body = cast("AsyncGenerator[str]", sse(reader))
+        await writer.write("one")
+        assert (await within(pubsub_memory, anext(body))).startswith("event: started")
+        await body.aclose()
+        with pytest.raises(ClosedError):
+            await reader.final()
+    final = await within(pubsub_memory, stream_reader(ps, TOPIC, id="r1").final())
+    assert final.text == "one"
+
+
+async def test_a_response_ends_with_the_client(pubsub_memory: MemoryServer) -> None:
+    ps = pubsub_memory.client()
+    frames = asyncio.ensure_future(_all(sse(stream_reader(ps, TOPIC))))
+    await clock_of(pubsub_memory).settle()
+    await ps.close()
+    assert await frames == []
+
+
+@pytest.mark.parametrize("keepalive", [0, math.nan, None])
+async def test_the_time_between_comments_of_a_response_is_checked(
+    pubsub_memory: MemoryServer, keepalive: Any
+) -> None:
+    with pytest.raises(InvalidOption) as error:
+        sse(stream_reader(pubsub_memory.client(), TOPIC), keepalive=keepalive)
+    assert error.value.field == "keepalive"
 
 
 def test_a_stream_is_the_body_of_an_http_response_of_a_blocking_program(

@@ -5,6 +5,7 @@ export type * as models from '@hanzoai/pubsub/models';
 export type * as requests from '@hanzoai/pubsub/requests';
 export type * as schema from '@hanzoai/pubsub/schema';
 export type * as soc from '@hanzoai/pubsub/soc';
+export type * as sse from '@hanzoai/pubsub/sse';
 export type * as streams from '@hanzoai/pubsub/streams';
 export type * as svelte from '@hanzoai/pubsub/svelte';
 export type * as testing from '@hanzoai/pubsub/testing';

@@ -7,6 +7,7 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Final, overload
 
+from hanzoai.pubsub.settings.checks import check_seconds
 from hanzoai.pubsub.streams.blocking import BlockingStreamReader, driven
 
 if TYPE_CHECKING:
@@ -33,11 +34,16 @@ def sse(
 
     Args:
         reader: A reader from ``stream_reader`` that nothing else reads.
-        keepalive: Seconds without an event after which a comment is sent; default 15.
+        keepalive: Seconds without an event after which a comment is sent, from 0.001 to 86,400;
+            default 15.
 
     Returns:
         An asynchronous generator, or for a reader of a ``PubSub`` a generator.
+
+    Raises:
+        InvalidOption: ``keepalive`` is not such a number.
     """
+    check_seconds("keepalive", keepalive)
     if isinstance(reader, BlockingStreamReader):
         return driven(reader, lambda inner: _body(inner, keepalive))
     return _body(reader, keepalive)
