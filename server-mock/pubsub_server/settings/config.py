@@ -222,7 +222,7 @@ class Settings(BaseModel):
     mesh_linger: Wait = Field(
         default=5_000,
         description="Time that a node stays subscribed at the other nodes after its last "
-        "subscriber of a topic has left, so that a client that reconnects has no gap. 0 "
+        "subscriber of a topic has left. A client that reconnects in this time has no gap. 0 "
         "unsubscribes immediately.",
     )
     mesh_queue_bytes: Size = Field(
@@ -283,9 +283,9 @@ class Settings(BaseModel):
 
     feed_timeout: Annotated[Milliseconds, Field(ge=500)] = Field(
         default=15_000,
-        description="Time without receiving its own test messages from Redis after which a node"
-        " is not ready and closes its connections, so that clients reconnect to "
-        "another node. At least `500ms`.",
+        description="Time without its own test messages from Redis after which a node is not"
+        " ready. It then closes its connections, so that clients reconnect to another node."
+        " At least `500ms`.",
     )
 
     # authentication
@@ -384,9 +384,9 @@ class Settings(BaseModel):
     )
     publish_burst: Milliseconds = Field(
         default=1_000,
-        description="Size of the burst above the rate limits, as time: a user who has not "
-        "published for this long may publish that many seconds' worth of messages "
-        "immediately.",
+        description="Size of the burst above the rate limits, as time. A user who has not "
+        "published for this long may publish as many messages at once as the limit allows in "
+        "this time.",
     )
     connections_per_user: Count = Field(
         default=100, description="Maximum open connections of a user."

@@ -171,7 +171,7 @@ CODES: Final[dict[str, ErrorRecord]] = {
     ),
     "payload_too_large": ErrorRecord(
         code="payload_too_large",
-        meaning="The payload is larger than the limit of 256 KB.",
+        meaning="The payload is larger than the server allows, which is 256 KB by default.",
         remedy="Store the content elsewhere and publish a reference to it.",
         retryable=False,
         action="retry",
@@ -303,7 +303,7 @@ CODES: Final[dict[str, ErrorRecord]] = {
     ),
     "idle_timeout": ErrorRecord(
         code="idle_timeout",
-        meaning="The client sent nothing for 30 seconds, or its program sent no frame for two minutes while its socket still answered pings.",
+        meaning="The client sent nothing for too long: by default, no byte for 30 seconds, or no frame for two minutes.",
         remedy="Look for a program that hangs, or for a suspended process or machine.",
         retryable=True,
         action="retry",

@@ -141,8 +141,8 @@ class ClockLog:
         elif abs(apart) > CLOCKS_APART_MS:
             self._differ = True
             self._logger.warning(
-                "the clock of this machine is %.0f s %s the clock of Redis: messages and presence"
+                "the clock of this machine is %.0f s %s the clock of Redis. Messages and presence"
                 " have the time of Redis, but tokens expire and webhooks are signed at the time of"
-                " this machine; synchronize both with NTP",
+                " this machine. Synchronize both with NTP",
                 *(abs(apart) / 1000, "ahead of" if apart > 0 else "behind"),
             )
