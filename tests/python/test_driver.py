@@ -177,7 +177,9 @@ def perform(ports: Ports, effect: Effect) -> None:
         case effects.Settle(ref, outcome):
             ports.settle(ref, outcome)
         case effects.Problem(code, message, topic, retry_after):
-            ports.problem(Rejected(code, message, topic=topic, retry_after_ms=retry_after))
+            ports.problem(
+                Rejected(code=code, message=message, topic=topic, retry_after_ms=retry_after)
+            )
         case effects.Finished(error):
             ports.finished(error)
 
@@ -326,7 +328,9 @@ async def test_effects_are_performed_in_order(rig: Rig) -> None:
 
 
 async def test_an_error_of_the_server_is_reported_with_its_remedy(rig: Rig) -> None:
-    problem = Rejected("odd", "words", "Do this.", topic="a.b", retry_after_ms=500)
+    problem = Rejected(
+        code="odd", message="words", remedy="Do this.", topic="a.b", retry_after_ms=500
+    )
     rig.driver.problem(problem)
     ((error, topic),) = rig.errors
     assert isinstance(error, PubSubError)
@@ -379,14 +383,14 @@ async def test_the_reason_of_an_end_is_the_error_before_it_or_the_meaning_of_a_b
 ) -> None:
     transport = await rig.dialed()
     if told is not None:
-        rig.driver.problem(Rejected(told, "It moves."))
+        rig.driver.problem(Rejected(code=told, message="It moves."))
     transport.put(TransportClosed(code, reason))
     assert rig.of(events.Dropped) == [events.Dropped(code or 1006, expected, None)]
 
 
 async def test_an_error_explains_the_end_of_its_own_connection_only(rig: Rig) -> None:
     transport = await rig.dialed()
-    rig.driver.problem(Rejected("going_away", "It moves."))
+    rig.driver.problem(Rejected(code="going_away", message="It moves."))
     rig.session.answer(events.Dropped, effects.Dial("websocket"))
     transport.put(TransportClosed(1001, "going_away"))
     await rig.clock.settle()
@@ -594,9 +598,9 @@ async def test_own_messages_are_kept_back_where_echo_is_off() -> None:
 async def test_states_that_look_alike_are_one_change(rig: Rig) -> None:
     rig.session.answer(
         events.Woke,
-        effects.StateChanged("initialized", "resolving", "connecting"),
-        effects.StateChanged("resolving", "dialing", "connecting"),
-        effects.StateChanged("dialing", "waiting", "reconnecting", 1006, "lost", 500, 1),
+        effects.StateChanged("initialized", "resolving"),
+        effects.StateChanged("resolving", "dialing"),
+        effects.StateChanged("dialing", "waiting", 1006, "lost", 500, 1),
     )
     rig.wake()
     assert [change.to for change in rig.changes] == ["connecting", "reconnecting"]
@@ -694,7 +698,9 @@ async def test_close_asks_first_and_a_close_without_time_does_not(rig: Rig) -> N
 
 async def test_the_end_reaches_every_subscription_with_its_error(rig: Rig) -> None:
     inbox = rig.inbox()
-    rig.session.answer(events.Woke, effects.Finished(effects.Rejected("forbidden", "not you")))
+    rig.session.answer(
+        events.Woke, effects.Finished(effects.Rejected(code="forbidden", message="not you"))
+    )
     rig.wake()
     assert isinstance(inbox.error, PermissionDenied)
     assert rig.driver.is_finished

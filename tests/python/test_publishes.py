@@ -149,8 +149,8 @@ def test_nothing_is_left_after_the_end() -> None:
     rig.lose()
     publishes.publish(publish(2))
     out.clear()
-    publishes.settle_all(Rejected("closed", ""))
-    assert out == [Settle(1, Unknown()), Settle(2, Rejected("closed", ""))]
+    publishes.settle_all(Rejected(code="closed", message=""))
+    assert out == [Settle(1, Unknown()), Settle(2, Rejected(code="closed", message=""))]
     assert (len(publishes), publishes._queued) == (0, [0, 0])
 
 
@@ -209,7 +209,7 @@ def test_each_publish_is_settled_once_and_counts_stay_true(script: list[tuple[st
         numbers = [entry.number for entry in publishes._queue.values()]
         assert numbers == sorted(numbers)
     publishes.lost()
-    publishes.settle_all(Rejected("closed", ""))
+    publishes.settle_all(Rejected(code="closed", message=""))
     settled = [effect.ref for effect in out if isinstance(effect, Settle)]
     assert sorted(settled) == list(range(1, refs + 1))
     never = {

@@ -244,7 +244,7 @@ def expired_is_sent_later(patch: Patch) -> None:
     def broken(self: Publishes, refs: list[int]) -> None:
         for entry in [*self._flight.values(), *self._queue.values()]:
             if entry.publish.ref in refs:
-                self._settle(entry, Rejected("timeout", "too late"))
+                self._settle(entry, Rejected(code="timeout", message="too late"))
                 self._enqueue(entry)
 
     patch.setattr(Publishes, "expire", broken)

@@ -16,12 +16,8 @@ if TYPE_CHECKING:
         Message,
         PresenceMember,
     )
-    from hanzoai.pubsub.session.ports import (
-        FetchReason,
-        TimerName,
-        TransportName,
-    )
-    from hanzoai.pubsub.values import PresenceChangeKind
+    from hanzoai.pubsub.session.ports import TimerName, TransportName
+    from hanzoai.pubsub.values import PresenceChangeKind, TokenReason
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +25,7 @@ class Fetch:
     """Call the token callback; answer with `Token` or `TokenFailed` of the same id."""
 
     id: int
-    reason: FetchReason
+    reason: TokenReason
     attempt: int
 
 

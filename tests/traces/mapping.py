@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from pydantic import TypeAdapter
 
-from hanzoai.pubsub.generated.lifecycle import PUBLIC
 from hanzoai.pubsub.generated.wire import Message, Publication, ServerFrame
 from tests.traces import effects, events
 
@@ -59,7 +58,6 @@ def show_effect(effect: Effect) -> dict[str, Json]:
     """Convert an effect to JSON."""
     match effect:
         case effects.StateChanged():
-            assert effect.public == PUBLIC[effect.to]
             more = _some(effect, "code", "reason", "retry_in")
             attempt = {"attempt": effect.attempt} if effect.attempt else {}
             return {"state": [effect.from_, effect.to], **more, **attempt}

@@ -24,14 +24,13 @@ if TYPE_CHECKING:
     )
     from hanzoai.pubsub.session.peer import Peer
     from hanzoai.pubsub.session.ports import (
-        FetchReason,
         Outcome,
         Rejected,
         StateChanged,
         TransportName,
     )
     from hanzoai.pubsub.settings.session import SessionOptions
-    from hanzoai.pubsub.values import PresenceChange
+    from hanzoai.pubsub.values import PresenceChange, TokenReason
     from tests.traces.effects import Effect
     from tests.traces.events import Event, TimerName
 
@@ -73,7 +72,7 @@ class Log:
     def probe(self, auth: AuthFrame | None = None, /) -> None:
         self.entries.append(effects.Probe() if auth is None else effects.ProbeHttp(auth))
 
-    def fetch_token(self, call: int, reason: FetchReason, attempt: int, /) -> None:
+    def fetch_token(self, call: int, reason: TokenReason, attempt: int, /) -> None:
         self.entries.append(effects.Fetch(call, reason, attempt))
 
     def abandon_fetch(self, call: int, /) -> None:

@@ -185,7 +185,7 @@ class PubSubClient:
 
         The first is logged at WARNING.
         """
-        return 0 if self._operations is None else self._operations.driver.slowed
+        return 0 if self._operations is None else self._operations.driver.session.publishes.slowed
 
     @property
     def transport(self) -> Literal["websocket", "sse"] | None:

@@ -94,8 +94,7 @@ class Deliveries:
             return
         if self._own_ids or inbox.types is not None:
             messages = self._wanted(messages, inbox)
-        inbox.put(messages)
-        if inbox.near_limit:
+        if inbox.put(messages):
             self.near_limit.add(inbox)
             if inbox.full:
                 self.give_way = True

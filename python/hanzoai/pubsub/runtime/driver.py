@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.runtime.tokens import TokenSource
     from hanzoai.pubsub.session.peer import Peer
     from hanzoai.pubsub.session.ports import (
-        FetchReason,
         Outcome,
         Ports,
         Rejected,
@@ -50,7 +49,7 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.session.requests import Subscribe
     from hanzoai.pubsub.settings.options import ClientOptions
     from hanzoai.pubsub.settings.session import SessionOptions
-    from hanzoai.pubsub.values import Duration
+    from hanzoai.pubsub.values import Duration, TokenReason
 
 Ts = TypeVarTuple("Ts")
 
@@ -135,11 +134,6 @@ class Driver:
         self.hang_up = connection.hang_up
 
     # ------------------------------------------------------------ operations
-
-    @property
-    def slowed(self) -> int:
-        """Number of publishes that the rate delayed by a second or more."""
-        return self.session.publishes.slowed
 
     @property
     def limits(self) -> Limits:
@@ -281,7 +275,7 @@ class Driver:
 
     # ------------------------------------------------------------ tokens
 
-    def fetch_token(self, call: int, reason: FetchReason, attempt: int, /) -> None:
+    def fetch_token(self, call: int, reason: TokenReason, attempt: int, /) -> None:
         """See ``Ports``."""
         token = self.options.token
         if token is not None:
@@ -289,7 +283,7 @@ class Driver:
         else:
             self._fetching = self.spawn(self._fetch(call, reason, attempt), "token")
 
-    async def _fetch(self, call: int, reason: FetchReason, attempt: int) -> None:
+    async def _fetch(self, call: int, reason: TokenReason, attempt: int) -> None:
         try:
             token = await self.tokens.fetch(reason, attempt)
         except Exception as error:
@@ -344,7 +338,7 @@ class Driver:
     def _fire(self, name: TimerName) -> None:
         self._timers.pop(name, None)
         self.call(self.session.timer_fired, name, self._connection.idle)
-        if name != "pace" or not self.slowed or self._is_slowed:
+        if name != "pace" or not self.session.publishes.slowed or self._is_slowed:
             return
         self._is_slowed = True
         rate = self.limits.publish_rate
@@ -360,12 +354,9 @@ class Driver:
     def joined(self, sub: int, topics: tuple[str, ...], denied: tuple[Denial, ...], /) -> None:
         """See ``Ports``."""
         inbox = self.deliveries.joined(sub, topics, denied)
-        if inbox is not None:
-            self._warn_history(inbox)
-
-    def _warn_history(self, inbox: Inbox) -> None:
-        """Warn, once per subscription, if `history` exceeds what the server retains."""
-        asked, inbox.history = inbox.history or 0, None
+        if inbox is None:
+            return
+        asked, inbox.history = inbox.history or 0, None  # warn once per subscription
         kept = self.limits.history_max
         if kept is not None and asked > kept:
             logger.warning(
@@ -385,12 +376,12 @@ class Driver:
 
     def state_changed(self, change: StateChanged, /) -> None:
         """See ``Ports``."""
-        before = PUBLIC[change.from_]
-        if before == change.public:
+        before, after = PUBLIC[change.from_], PUBLIC[change.to]
+        if before == after:
             return
         shown = StateChange(
             from_=before,
-            to=change.public,
+            to=after,
             code=change.code,
             reason=change.reason or "",
             retry_in=None if change.retry_in is None else change.retry_in / 1000,
@@ -398,7 +389,7 @@ class Driver:
         )
         self.failures.changed(shown)
         code = "" if change.code is None else log_text(f" {change.code}")
-        logger.debug("%s -> %s%s", before, change.public, code)
+        logger.debug("%s -> %s%s", before, after, code)
         self.listeners.notify(shown)
         self._waiters.notify()
 

@@ -20,7 +20,6 @@ from hanzoai.pubsub.session.events import TIMEOUTS, code_of
 
 if TYPE_CHECKING:
     from hanzoai.pubsub.clock import Clock
-    from hanzoai.pubsub.generated.wire import ErrorInfo
     from hanzoai.pubsub.session.ports import Rejected, TransportName
     from hanzoai.pubsub.settings.options import ClientOptions
     from hanzoai.pubsub.values import StateChange, StateName
@@ -193,9 +192,7 @@ class Failures:
             )
 
 
-def rejected(
-    outcome: Rejected | ErrorInfo, topic: str | None = None, id: str | None = None
-) -> PubSubError:
+def rejected(outcome: Rejected, topic: str | None = None, id: str | None = None) -> PubSubError:
     """The error of a rejected operation; `topic`: its topic, `id`: the id of its message."""
     wait = outcome.retry_after_ms
     error = from_code(

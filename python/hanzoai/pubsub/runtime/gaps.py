@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from hanzoai.pubsub.errors import MessagesMissed
 from hanzoai.pubsub.log_text import log_text
 
 if TYPE_CHECKING:
@@ -43,11 +42,6 @@ def describe_gap(gap: Gap) -> str:
     where = f" (positions {gap.from_} to {gap.to})" if known else ""
     verb = "was" if gap.missed == 1 else "were"
     return f"{what} of topic {gap.topic}{where} {verb} missed: {_REASONS[gap.reason]}."
-
-
-def missed(gap: Gap) -> MessagesMissed:
-    """The error that `on_gap="raise"` raises."""
-    return MessagesMissed(describe_gap(gap), topic=gap.topic, gap=gap)
 
 
 def warn(gap: Gap, logged: dict[str, None]) -> None:

@@ -8,7 +8,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
-from hanzoai.pubsub.runtime.gaps import missed, warn
+from hanzoai.pubsub.errors import MessagesMissed
+from hanzoai.pubsub.runtime.gaps import describe_gap, warn
 from hanzoai.pubsub.values import Gap, Message, PresenceChange
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ class Handlers:
             MessagesMissed: ``on_gap`` is ``"raise"``.
         """
         if self.on_gap == "raise":
-            raise missed(gap)
+            raise MessagesMissed(describe_gap(gap), topic=gap.topic, gap=gap)
         if not self.handle_gaps and not seen:
             warn(gap, self._logged)
 

@@ -73,10 +73,6 @@ class Inbox:
         self.presence: Inbox | None = None
         """Gets the presence changes instead of this inbox, and ends with it."""
         self.policy: Literal["gap", "block", "error"] = bounds.policy
-        self.full = False
-        """Set when the last entry reached a bound; the connection then lets the program run."""
-        self.near_limit = True
-        """Whether the next burst might reach a bound; `put` sets it."""
         self._most = bounds.messages
         self._most_bytes = bounds.bytes
         self._unmeasured: float = min(bounds.messages - 1, bounds.bytes // _LARGEST)
@@ -87,12 +83,9 @@ class Inbox:
         self._entries: deque[Event] = deque()
         self._sizes: deque[int] = deque()  # of the oldest entries; the rest are not measured yet
         self._bytes = 0
-        self._others = 0  # gaps and presence changes among the entries
         self._front: dict[tuple[type, str], Gap | PresenceChange] = {}
         self._skipped: dict[str, int] = {}  # positions of other types behind the newest entry
         self._received = self._dropped = self._gaps = 0
-        self._accounts = False
-        """Whether taking an entry changes more than the position: sizes, room, skipped ones."""
         self._waiters = Waiters()
         self.wait = self._waiters.wait
         """Wait for an entry, an answer, room or the end."""
@@ -104,18 +97,22 @@ class Inbox:
         each = _LARGEST if largest == math.inf else _OVERHEAD + _BLOW_UP * largest
         self._unmeasured = min(self._most - 1, self._most_bytes // each)
 
-    def put(self, messages: Sequence[Message]) -> None:
-        """Add live messages; the policy applies above the limits."""
+    def put(self, messages: Sequence[Message]) -> bool:
+        """Add live messages; the policy applies above the limits.
+
+        Returns:
+            Whether the next burst might reach a bound.
+        """
         if self.finished:
-            return
+            return False
         self._received += len(messages)
         entries = self._entries
         entries.extend(messages)
-        self.near_limit = len(entries) > self._unmeasured - BURST
-        if self.near_limit and len(entries) > self._unmeasured:
+        if len(entries) > self._unmeasured:
             self._measure()
             self._check()
         self._waiters.notify()
+        return len(entries) > self._unmeasured - BURST
 
     def takes(self, message: Message) -> bool:
         """Whether a message has a wanted type; one of another type only moves the position."""
@@ -124,7 +121,6 @@ class Inbox:
         if message.seq is not None and not self.finished:
             if message.topic in self._skipped or len(self._skipped) < _POSITIONS:
                 self._skipped[message.topic] = message.seq
-                self._accounts = True
             if self.empty:
                 self._pass_skipped()
         return False
@@ -141,7 +137,6 @@ class Inbox:
         self._entries.extend(messages)
         self._measure()
         self._allowed = max(self._allowed, len(self._entries))
-        self.full = not self._has_room()
         self._waiters.notify()
 
     def put_other(self, entry: Gap | PresenceChange) -> None:
@@ -150,7 +145,6 @@ class Inbox:
             return
         if isinstance(entry, Gap):
             self._gaps += 1
-        self._others += 1
         self._entries.append(entry)
         self._measure()
         self._check()
@@ -176,7 +170,6 @@ class Inbox:
         """Drop waiting entries: the program has ended the subscription."""
         self._dropped += self._queued
         self._entries.clear()
-        self._others = 0
         self._sizes.clear()
         self._front.clear()
         self._bytes = 0
@@ -212,9 +205,8 @@ class Inbox:
                 else:
                     self._set_position(topic, seq)
         else:
-            self._others -= 1
             self._passed(entry)
-        if self._accounts:
+        if self._sizes or self._skipped:
             self._account()
         return entry
 
@@ -228,6 +220,11 @@ class Inbox:
     def empty(self) -> bool:
         """Whether the queue is empty."""
         return not self._entries and not self._front
+
+    @property
+    def full(self) -> bool:
+        """Whether a bound is reached; the connection then lets the program run."""
+        return len(self._entries) >= self._most or self._bytes >= self._most_bytes
 
     def stats(self) -> SubscriptionStats:
         """The current counters."""
@@ -245,25 +242,18 @@ class Inbox:
 
     @property
     def _queued(self) -> int:
-        return len(self._entries) - self._others
+        return sum(type(entry) is Message for entry in self._entries)
 
     def _account(self) -> None:
-        """The oldest entry was taken."""
+        """The oldest entry was taken. Without sizes, a queue is short, and has room."""
         if self._sizes:
             self._bytes -= self._sizes.popleft()
         if self._skipped and not self._entries:
             self._pass_skipped()
         if self._allowed > self._most:
             self._allowed = max(self._most, len(self._entries))
-        if self.full and self._has_room():
-            self.full = False
+        if self.policy == "block" and not self.full:
             self._waiters.notify()
-        self._accounts = bool(
-            self._sizes or self._skipped or self.full or self._allowed > self._most
-        )
-
-    def _has_room(self) -> bool:
-        return len(self._entries) < self._most and self._bytes < self._most_bytes
 
     def _measure(self) -> None:
         """Measure entries up to the newest. A queue that stays short is never measured."""
@@ -272,15 +262,14 @@ class Inbox:
             size = _OVERHEAD + (measure(entry.data) if type(entry) is Message else 0)
             sizes.append(size)
             self._bytes += size
-        self._accounts = True
+
+    @property
+    def _is_over(self) -> bool:
+        return len(self._entries) > self._allowed or self._bytes > self._most_bytes
 
     def _check(self) -> None:
-        if self._has_room():
-            return
-        self.full = True
-        if self.policy == "block":
-            return
-        if len(self._entries) <= self._allowed and self._bytes <= self._most_bytes:
+        """Apply the policy to a queue that exceeds its limits."""
+        if self.policy == "block" or not self._is_over:
             return
         if self.policy == "error":
             topic = self.topics[0] if len(self.topics) == 1 else None
@@ -293,9 +282,7 @@ class Inbox:
             )
             self._overflowed()
             return
-        while len(self._entries) > max(1, self._allowed) or (
-            self._bytes > self._most_bytes and len(self._entries) > 1
-        ):
+        while self._is_over and len(self._entries) > 1:
             self._drop_oldest()
 
     def _drop_oldest(self) -> None:
@@ -306,9 +293,7 @@ class Inbox:
             self._dropped += 1
             seq = entry.seq
             self._gaps += self._to_front(Gap(entry.topic, seq, seq, 1, "slow_consumer"))
-            return
-        self._others -= 1
-        if isinstance(entry, Gap):
+        elif isinstance(entry, Gap):
             self._to_front(entry)
         elif isinstance(entry, PresenceChange):
             # Each change contains all members, so the latest one of a topic is enough.

@@ -21,8 +21,6 @@ class Context:
         peer: Features of the connected server; None without an authenticated connection.
     """
 
-    __slots__ = ("options", "peer", "ports", "random", "timers")
-
     def __init__(self, options: SessionOptions, ports: Ports, random: Callable[[], float]) -> None:
         self.options = options
         self.ports = ports

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from hanzoai.pubsub.session.context import Context
-    from hanzoai.pubsub.session.ports import FetchReason
+    from hanzoai.pubsub.values import TokenReason
 
 NOTICE_INTERVAL: Final = 1_000
 """Minimum milliseconds between two calls for a token that the server's notices cause."""
@@ -37,9 +37,6 @@ class Credentials:
         self._call: int | None = None  # the number of the call in flight
         self._noticed = -NOTICE_INTERVAL  # when a notice last caused a call, or will cause one
 
-    def __repr__(self) -> str:
-        return f"Credentials(token={'...' if self.token else None})"
-
     def fetch(self, at: int | None, *, expiring: bool) -> None:
         """Call the callback, unless a call is in flight or the token is fixed.
 
@@ -65,7 +62,7 @@ class Credentials:
                 return
         self._calls += 1
         self._call = self._calls
-        reason: FetchReason = "expiring" if expiring else "rejected" if self.rejected else "connect"
+        reason: TokenReason = "expiring" if expiring else "rejected" if self.rejected else "connect"
         self._context.ports.fetch_token(self._call, reason, self.failed)
         timers.start("fetch", options.fetch_timeout)
 

@@ -37,7 +37,6 @@ class SessionEvent:
         left: Milliseconds until the token expires, from `auth.expiring`.
         token: The token, with or without `Bearer `.
         expires_in: Milliseconds until it expires, if the callback returned it.
-        refused: The token callback refuses permanently.
         ok: The result of a probe.
         wait: Milliseconds to wait for publishes before the end.
         idle: Milliseconds since the last byte of the transport.
@@ -53,7 +52,6 @@ class SessionEvent:
     left: int | None = None
     token: str | None = field(default=None, repr=False)
     expires_in: int | None = None
-    refused: bool = False
     ok: bool = False
     wait: int | None = None
     idle: int = 0

@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Final, cast
 
 from hanzoai.pubsub.generated.defaults import CLIENT
-from hanzoai.pubsub.generated.lifecycle import INITIAL, PUBLIC, TABLE
+from hanzoai.pubsub.generated.lifecycle import INITIAL, TABLE
 from hanzoai.pubsub.generated.wire import AuthFrame, ClientInfo, PingFrame
 from hanzoai.pubsub.session.attempts import Attempts
 from hanzoai.pubsub.session.credentials import Credentials
@@ -132,7 +132,6 @@ class Lifecycle:
                 StateChanged(
                     left,
                     row.to,
-                    PUBLIC[row.to],
                     event.code,
                     event.message,
                     self._retry_in,
@@ -200,7 +199,7 @@ class Lifecycle:
 
     def refused(self, event: SessionEvent, /) -> bool:
         """The token callback refuses permanently (AUTH-3)."""
-        return event.refused
+        return event.code == "auth_refused"
 
     @property
     def unsettled(self) -> bool:
@@ -361,7 +360,8 @@ class Lifecycle:
 
     def fail(self, event: SessionEvent, /) -> None:
         """End with an error that no retry fixes."""
-        self._end(Rejected(code_of(event.code), event.message or "", event.remedy))
+        code, message = code_of(event.code), event.message or ""
+        self._end(Rejected(code=code, message=message, remedy=event.remedy))
 
     def finish(self, event: SessionEvent, /) -> None:
         """End as requested."""
@@ -389,7 +389,7 @@ class Lifecycle:
         self.credentials.abandon()
         self._hang_up(NORMAL)
         self._lose()
-        unsent = error or Rejected("closed", UNSENT)
+        unsent = error or Rejected(code="closed", message=UNSENT)
         self._publishes.settle_all(unsent)
         self._own_presence.settle_all(unsent)
         self._ports.finished(error)

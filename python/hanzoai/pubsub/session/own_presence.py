@@ -6,7 +6,6 @@ changes in the meantime are merged into one update, in which the last value of e
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hanzoai.pubsub.generated.wire import PresenceUpdateFrame
@@ -117,7 +116,8 @@ class OwnPresence:
         if not self._own.has_room(topic):
             message = f"This client has already set presence on {MAX_TOPICS:,} topics."
             remedy = "Unsubscribe from some of these topics, or use several clients."
-            self._reject(refs, Rejected("queue_full", message, remedy, topic))
+            error = Rejected(code="queue_full", message=message, remedy=remedy, topic=topic)
+            self._reject(refs, error)
             return
         self._own.update(topic, data)
         self._later.update(topic, data)
@@ -176,7 +176,8 @@ class OwnPresence:
         else:
             self._own.forget(update.topic, self._later.missing(update.topic, update.data))
             error = rejection(frame)
-            self._reject(update.refs, replace(error, topic=error.topic or update.topic))
+            topic = error.topic or update.topic
+            self._reject(update.refs, error.model_copy(update={"topic": topic}))
             self.flush()
 
     def lost(self) -> None:

@@ -10,18 +10,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from hanzoai.pubsub.generated.lifecycle import Timer
+from hanzoai.pubsub.generated.wire import ErrorInfo
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hanzoai.pubsub.gap import Gap
-    from hanzoai.pubsub.generated.lifecycle import PublicState, State
+    from hanzoai.pubsub.generated.lifecycle import State
     from hanzoai.pubsub.generated.wire import AuthFrame, ClientFrame, Denial, Message, PublishResult
     from hanzoai.pubsub.session.peer import Peer
-    from hanzoai.pubsub.values import PresenceChange
+    from hanzoai.pubsub.values import PresenceChange, TokenReason
 
 TransportName: TypeAlias = Literal["websocket", "sse"]
-FetchReason: TypeAlias = Literal["connect", "expiring", "rejected"]
 
 SessionTimer: TypeAlias = Literal["pace", "rejoin", "hold", "grace"]
 """Timers of the session that are not in the table: the publish budget, the retry of a subscription,
@@ -42,25 +42,11 @@ class Acked:
     results: tuple[PublishResult, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Rejected:
-    """The server or the client itself rejected an operation, or the server sent another error.
+Rejected: TypeAlias = ErrorInfo
+"""The server or the client itself rejected an operation, or the server sent another error.
 
-    Attributes:
-        code: A code of `spec/errors.yaml`, or a code of a later server.
-        message: The problem in words.
-        remedy: What to do about it, if the server stated it; otherwise see the table.
-        topic: The topic that it is about.
-        retry_after_ms: Milliseconds to wait before another try.
-        field: The invalid parameter or member of the payload, if the server named it.
-    """
-
-    code: str
-    message: str
-    remedy: str | None = None
-    topic: str | None = None
-    retry_after_ms: int | None = None
-    field: str | None = None
+Without a remedy, that of the code in `spec/errors.yaml` applies.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +64,6 @@ class StateChanged:
     Attributes:
         from_: The old state.
         to: The new state.
-        public: The public name of `to`; several states share one.
         code: The error code or close code of the cause, if any.
         reason: The reason in words.
         retry_in: Milliseconds until the next attempt.
@@ -87,7 +72,6 @@ class StateChanged:
 
     from_: State
     to: State
-    public: PublicState
     code: str | int | None = None
     reason: str | None = None
     retry_in: int | None = None
@@ -123,7 +107,7 @@ class Ports(Protocol):
 
     # ---------------------------------------------------------------- token, timers
 
-    def fetch_token(self, call: int, reason: FetchReason, attempt: int, /) -> None:
+    def fetch_token(self, call: int, reason: TokenReason, attempt: int, /) -> None:
         """Call the token callback; answer with `token` or `token_failed` of the same call."""
 
     def abandon_fetch(self, call: int, /) -> None:

@@ -66,9 +66,7 @@ def result_of(frame: PublishedFrame, sent_id: str | None) -> PublishResult:
 
 def rejection(frame: ErrorFrame) -> Rejected:
     """The outcome for an error frame."""
-    return Rejected(
-        frame.code, frame.message, frame.remedy, frame.topic, frame.retry_after_ms, frame.field
-    )
+    return Rejected(**frame.model_dump(exclude={"type", "ref"}))
 
 
 def count_in(counter: list[int], publish: Publish, sign: int) -> None:

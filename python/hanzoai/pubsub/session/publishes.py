@@ -53,7 +53,9 @@ _ONE: Final = {"message", "ref"}
 _ABSENT: Final = dict.fromkeys(("messages", "topic", "data", "message_type", "ttl", "id"))
 """Its other fields."""
 
-_SUPERSEDED: Final = Rejected("superseded", "A newer message with the same key took its place.")
+_SUPERSEDED: Final = Rejected(
+    code="superseded", message="A newer message with the same key took its place."
+)
 
 
 class Publishes:
@@ -148,7 +150,7 @@ class Publishes:
         if event.policy != "block" and not self.has_room(event, held):
             messages, size = self._queued
             message = f"Messages that wait to be sent: {messages}, with {size} bytes in all."
-            self._ports.settle(event.ref, Rejected("queue_full", message))
+            self._ports.settle(event.ref, Rejected(code="queue_full", message=message))
             return
         if replaced is not None:
             # At the end of the queue, a key that changes faster than the queue moves would never be
@@ -163,7 +165,7 @@ class Publishes:
 
     def expire(self, refs: Iterable[int]) -> None:
         """Give up publishes: their deadlines have passed. None takes the place of another."""
-        late = Rejected("timeout", "It could not be sent in time.")
+        late = Rejected(code="timeout", message="It could not be sent in time.")
         waiting = {entry.publish.ref: entry for entry in self._queue.values()}
         self._abandoned += self._flying[0]
         for ref in refs:
@@ -247,9 +249,7 @@ class Publishes:
         if peer is None or self.paused:
             return
         rate, burst = peer.rate, peer.burst
-        while self._queue:
-            if rate and self._budget < 1000:
-                break
+        while self._queue and not (rate and self._budget < 1000):
             # Within the budget, the order of calls counts; lanes take turns beyond it.
             entry = next(iter(self._queue.values()))
             credit: dict[Lane, int] = {}
@@ -284,7 +284,7 @@ class Publishes:
             if oldest is None:
                 return
             message = "A newer publish needed its place in the queue."
-            self._settle(oldest, Rejected("dropped", message))
+            self._settle(oldest, Rejected(code="dropped", message=message))
 
     def _newest(self, publish: Publish) -> PublishState | None:
         """The newest unsettled publish of the same key."""

@@ -23,8 +23,6 @@ class Routes:
         known: Cached results of `find`, cleared when a pattern is added or removed.
     """
 
-    __slots__ = ("_trie", "by_pattern", "known")
-
     def __init__(self) -> None:
         self.by_pattern: dict[str, dict[SubscriptionState, None]] = {}
         self.known: dict[str, tuple[SubscriptionState, ...]] = {}

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.session.requests import Publish, Subscribe
     from hanzoai.pubsub.settings.session import SessionOptions
 
-_CLOSED: Final = Rejected("closed", "The client is closed.")
+_CLOSED: Final = Rejected(code="closed", message="The client is closed.")
 
 
 class Session:
@@ -151,9 +151,7 @@ class Session:
         credentials = self.lifecycle.credentials
         if credentials.end_call(call):
             credentials.failed += 1
-            self.lifecycle.fire(
-                "token_failed", SessionEvent(code=code, message=message, refused=refused)
-            )
+            self.lifecycle.fire("token_failed", SessionEvent(code=code, message=message))
 
     def opened(self, *, incremental: bool) -> None:
         """The transport is open; `incremental`: see `Peer`."""

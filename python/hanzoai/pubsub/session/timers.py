@@ -14,8 +14,6 @@ MAX_TIMER: Final = 2**31 - 1
 class Timers:
     """The running timers, with their milliseconds."""
 
-    __slots__ = ("_ports", "_running")
-
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
         self._running: dict[TimerName, int] = {}
