@@ -190,14 +190,9 @@ export class PresenceMembers {
 }
 
 /** Those of some topics that any of the patterns matches. */
-export function topicsOf(
-  patterns: readonly string[],
-  topics: ReadonlyMap<string | undefined, unknown>,
-): string[] {
+function topicsOf(patterns: readonly string[], topics: ReadonlyMap<string, unknown>): string[] {
   if (!patterns.some(isWildcard)) return patterns.filter((pattern) => topics.has(pattern));
-  return [...topics.keys()].filter(
-    (topic): topic is string => !!topic && patterns.some((pattern) => matches(pattern, topic)),
-  );
+  return [...topics.keys()].filter((topic) => patterns.some((pattern) => matches(pattern, topic)));
 }
 
 function snapshotOf(

@@ -10,7 +10,6 @@ import type { Loose } from '../compact.js';
 import type { ErrorFrame, ErrorInfo, JsonObject } from '../generated/wire.js';
 import type { Context } from './context.js';
 import { RATE_LIMITED } from './events.js';
-import { topicsOf } from './members.js';
 import type { Outcome, OutcomePort, Rejected } from './ports.js';
 import type { Publishes } from './publishes.js';
 import type { Routes } from './routes.js';
@@ -184,11 +183,13 @@ export class OwnPresence {
     for (const refs of this._waiting.values()) this._settle(refs, error);
   }
 
-  /** A subscription has ended: drop updates of its topics that no other one matches. */
+  /**
+   * A subscription has ended: drop updates of topics that no other one names. Subscribers of a
+   * pattern that matches a topic are not its members.
+   */
   dropTopics(patterns: readonly string[]): void {
-    const { _byTopic: own } = this._own;
-    for (const topic of topicsOf(patterns, own)) {
-      if (!this._routes.matching(topic).length) own.delete(topic);
+    for (const topic of patterns) {
+      if (!this._routes.byPattern.has(topic)) this._own._byTopic.delete(topic);
     }
   }
 

@@ -12,10 +12,9 @@ from hanzoai.pubsub.generated.wire import PresenceUpdateFrame
 from hanzoai.pubsub.session.events import RATE_LIMITED
 from hanzoai.pubsub.session.ports import Acked, Rejected
 from hanzoai.pubsub.session.publish_state import rejection
-from hanzoai.pubsub.topics import TopicTrie, is_wildcard
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from hanzoai.pubsub.generated.wire import ErrorFrame
     from hanzoai.pubsub.session.context import Context
@@ -84,16 +83,6 @@ class PresenceValues:
     def has_room(self, topic: str | None) -> bool:
         """Whether a topic has values, or can get some; an update of all topics always can."""
         return topic is None or topic in self.by_topic or len(self.by_topic) < MAX_TOPICS
-
-
-def _topics_of(patterns: Sequence[str], topics: Collection[str | None]) -> list[str]:
-    """Those of some topics that any of the patterns matches."""
-    if not any(map(is_wildcard, patterns)):
-        return [pattern for pattern in patterns if pattern in topics]
-    trie: TopicTrie[None] = TopicTrie()
-    for pattern in patterns:
-        trie.insert(pattern, None)
-    return [topic for topic in topics if topic and trie.match(topic)]
 
 
 class OwnPresence:
@@ -192,11 +181,13 @@ class OwnPresence:
             self._settle(refs, error)
 
     def drop_topics(self, patterns: Sequence[str]) -> None:
-        """A subscription has ended: drop updates of its topics that no other one matches."""
-        own = self._own.by_topic
-        for topic in _topics_of(patterns, own):
-            if not self._routes.matching(topic):
-                del own[topic]
+        """A subscription has ended: drop updates of topics that no other one names.
+
+        Subscribers of a pattern that matches a topic are not its members.
+        """
+        for topic in patterns:
+            if topic not in self._routes.by_pattern:
+                self._own.by_topic.pop(topic, None)
 
     def _take(self, ref: str | None) -> _Update | None:
         for update in self._in_flight.values():
