@@ -83,7 +83,7 @@ class ScriptedSession(Session):
             together = list(run)
             messages = [one.message for one in together if isinstance(one, effects.Deliver)]
             if key is not None and 1 < len(messages) == len(together):
-                self.ports.deliver_replay(key, messages)
+                self.ports.deliver(key, messages, True)
             else:
                 for effect in together:
                     perform(self.ports, effect)

@@ -93,7 +93,7 @@ def test_of_presence_that_cannot_wait_the_newest_of_each_topic_is_kept() -> None
 
 def test_a_replay_may_exceed_the_bound_and_shrinks_back_as_it_is_read() -> None:
     inbox = make(messages=3)
-    inbox.put_replay([envelope(seq) for seq in range(10)])
+    inbox.put([envelope(seq) for seq in range(10)], many=True)
     assert inbox.stats().dropped == 0
     for _ in range(8):
         inbox.take()
@@ -188,7 +188,7 @@ def test_after_the_end_nothing_is_added_and_what_waits_can_be_taken() -> None:
     inbox.put([envelope(1)])
     inbox.finish(PermissionDenied())
     inbox.put([envelope(2)])
-    inbox.put_replay([envelope(3)])
+    inbox.put([envelope(3)], many=True)
     inbox.put_other(Gap("a", 1, 1, 1, "unproven"))
     assert take_all(inbox) == [envelope(1)]
 
@@ -260,7 +260,7 @@ def test_the_accounts_are_right_whatever_happens(
                 seq += 1
                 inbox.put([envelope(seq, size=amount)])
             case "replay":
-                inbox.put_replay([envelope(seq + n + 1) for n in range(amount)])
+                inbox.put([envelope(seq + n + 1) for n in range(amount)], many=True)
                 seq += amount
             case "gap":
                 inbox.put_other(Gap("a", seq + 1, seq + 2, 2, "history_trimmed"))

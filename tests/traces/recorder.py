@@ -84,10 +84,7 @@ class Log:
     def cancel_timer(self, name: TimerName, /) -> None:
         self.entries.append(effects.CancelTimer(name))
 
-    def deliver(self, sub: int, messages: Sequence[Message], /) -> None:
-        self.entries += [effects.Deliver(sub, message) for message in messages]
-
-    def deliver_replay(self, sub: int, messages: list[Message], /) -> None:
+    def deliver(self, sub: int, messages: Sequence[Message], many: bool = False, /) -> None:
         self.entries += [effects.Deliver(sub, message) for message in messages]
 
     def gap(self, sub: int, gap: Gap, /) -> None:

@@ -87,33 +87,19 @@ class Deliveries:
 
     # ------------------------------------------------------------ entries
 
-    def deliver(self, sub: int, messages: Sequence[Message], /) -> None:
-        """Consecutive live messages."""
+    def deliver(self, sub: int, messages: Sequence[Message], many: bool = False, /) -> None:
+        """See ``Ports``."""
         inbox = self._inboxes.get(sub)
         if inbox is None:
             return
         if self._own_ids or inbox.types is not None:
             messages = self._wanted(messages, inbox)
-        if inbox.put(messages):
+        if inbox.put(messages, many):
             self.near_limit.add(inbox)
-            if inbox.full:
+            if many or inbox.full:
                 self.give_way = True
         elif self.near_limit:
             self.near_limit.discard(inbox)
-
-    def deliver_replay(self, sub: int, messages: list[Message], /) -> None:
-        """Consecutive messages from the log."""
-        if len(messages) == 1:
-            self.deliver(sub, messages)
-            return
-        inbox = self._inboxes.get(sub)
-        if inbox is None:
-            return
-        if self._own_ids or inbox.types is not None:
-            messages = self._wanted(messages, inbox)
-        inbox.put_replay(messages)
-        self.near_limit.add(inbox)
-        self.give_way = True
 
     def _wanted(self, messages: Sequence[Message], inbox: Inbox) -> list[Message]:
         """Leave out messages of this client, with `echo` off, and those of other types."""

@@ -115,7 +115,6 @@ class Driver:
         # Ports that do not use the driver's state.
         deliveries = self.deliveries = Deliveries(echo=options.echo)
         self.deliver = deliveries.deliver
-        self.deliver_replay = deliveries.deliver_replay
         self.gap = deliveries.gap
         self.presence_changed = deliveries.presence_changed
         session = self.session = make_session(options.session(), self, environment.random)

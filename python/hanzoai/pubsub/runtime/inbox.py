@@ -97,8 +97,14 @@ class Inbox:
         each = _LARGEST if largest == math.inf else _OVERHEAD + _BLOW_UP * largest
         self._unmeasured = min(self._most - 1, self._most_bytes // each)
 
-    def put(self, messages: Sequence[Message]) -> bool:
-        """Add live messages; the policy applies above the limits.
+    def put(self, messages: Sequence[Message], many: bool = False) -> bool:
+        """Add messages; the policy applies above the limits.
+
+        Args:
+            messages: The messages.
+            many: They arrived together from the log, and may exceed the limits: they were requested
+                and are already in memory; dropping some would cause a gap that the program cannot
+                prevent.
 
         Returns:
             Whether the next burst might reach a bound.
@@ -108,11 +114,14 @@ class Inbox:
         self._received += len(messages)
         entries = self._entries
         entries.extend(messages)
-        if len(entries) > self._unmeasured:
+        if many:
+            self._measure()
+            self._allowed = max(self._allowed, len(entries))
+        elif len(entries) > self._unmeasured:
             self._measure()
             self._check()
         self._waiters.notify()
-        return len(entries) > self._unmeasured - BURST
+        return many or len(entries) > self._unmeasured - BURST
 
     def takes(self, message: Message) -> bool:
         """Whether a message has a wanted type; one of another type only moves the position."""
@@ -124,20 +133,6 @@ class Inbox:
             if self.empty:
                 self._pass_skipped()
         return False
-
-    def put_replay(self, messages: Sequence[Message]) -> None:
-        """Add messages that arrived together from the log: these may exceed the limits.
-
-        They were requested and are already in memory; dropping some would cause a gap that the
-        program cannot prevent.
-        """
-        if self.finished:
-            return
-        self._received += len(messages)
-        self._entries.extend(messages)
-        self._measure()
-        self._allowed = max(self._allowed, len(self._entries))
-        self._waiters.notify()
 
     def put_other(self, entry: Gap | PresenceChange) -> None:
         """Add a gap or a presence change, in its place."""

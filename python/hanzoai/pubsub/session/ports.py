@@ -121,11 +121,11 @@ class Ports(Protocol):
 
     # ---------------------------------------------------------------- subscriptions
 
-    def deliver(self, sub: int, messages: Sequence[Message], /) -> None:
-        """Consecutive live messages of one topic for a subscription, in order, once."""
+    def deliver(self, sub: int, messages: Sequence[Message], many: bool = False, /) -> None:
+        """Messages for a subscription, in order, once: consecutive live ones of one topic.
 
-    def deliver_replay(self, sub: int, messages: list[Message], /) -> None:
-        """Messages of one answer of the server for a subscription, in order."""
+        If `many`, they are several of one answer of the server, of any topics.
+        """
 
     def gap(self, sub: int, gap: Gap, /) -> None:
         """Messages of a topic are missing at this point in the order of the subscription."""

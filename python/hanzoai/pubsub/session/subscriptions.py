@@ -95,7 +95,7 @@ class Subscriptions:
         moved = last is not None and last.node != peer.node
         self.presence.reconnected(known=last is None or last.client_id == peer.client_id)
         for state in list(self.all.values()):
-            self._update_cursor(state, uses_seq="seq" in peer.features, moved=moved)
+            self._update_cursor(state, peer, moved=moved)
             self._send_subscribe(state)
 
     def lost(self) -> None:
@@ -286,13 +286,13 @@ class Subscriptions:
         for step in steps:
             if isinstance(step, Gap):
                 if run:
-                    self._ports.deliver_replay(sub, run)
+                    self._deliver(sub, run, len(run) > 1)
                     run = []
                 self._ports.gap(sub, step)
             elif step.type not in TYPES:
                 run.append(step)
         if run:
-            self._ports.deliver_replay(sub, run)
+            self._deliver(sub, run, len(run) > 1)
         return rest
 
     # ---------------------------------------------------------------- refusals
@@ -337,15 +337,9 @@ class Subscriptions:
 
     # ---------------------------------------------------------------- cursors
 
-    def _update_cursor(self, state: SubscriptionState, *, uses_seq: bool, moved: bool) -> None:
-        """Give the subscription a cursor for the peer, which may be another one than before.
-
-        Args:
-            state: The subscription.
-            uses_seq: Whether the peer numbers messages.
-            moved: Whether the positions of the subscription are from another node.
-        """
-        if state.cursor.uses_seq == uses_seq and not moved:
+    def _update_cursor(self, state: SubscriptionState, peer: Peer, *, moved: bool) -> None:
+        """Give it a cursor that fits the peer; `moved`: its positions are from another node."""
+        if state.cursor.uses_seq == ("seq" in peer.features) and not moved:
             return
         request, old = state.request, state.cursor
         if state.answered:
