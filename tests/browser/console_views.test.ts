@@ -73,6 +73,7 @@ test('a link opens its view, and back returns to the previous one', async (t) =>
   assert.equal(new URL(page.url()).hash, '#/topics/demo.orders');
   await page.locator('.topic-list button', { hasText: 'demo.other' }).click();
   await until(page, () => location.hash === '#/topics/demo.other');
+  assert.equal(await page.title(), 'demo.other · Hanzo PubSub Console');
   await page.keyboard.press('c');
   await until(page, () => location.hash === '#/connections?topic=demo.other');
   await page.goBack();
@@ -122,6 +123,67 @@ test('while the server does not answer, the page neither listens nor shows rates
   await page.getByRole('heading', { name: 'No message yet.', exact: true }).waitFor();
   await rates.filter({ hasText: '–' }).nth(1).waitFor();
 });
+
+test('without a connection the rate falls to zero, and a publish waits', async (t) => {
+  const server = await startServer(t, ...FREE);
+  const bot = server.client({ token: server.token('--user', 'bot', '--service') });
+  const page = await openConsole(t, server);
+  const rate = page.locator('.topic-list .all .rate');
+  await bot.publishMany(Array.from({ length: 600 }, (_, n) => ['demo.busy', { data: n }]));
+  await rate.filter({ hasNotText: /^0\/s$/ }).waitFor();
+  await server.stop();
+  await rate.filter({ hasText: /^0\/s$/ }).waitFor();
+  await page.keyboard.press('n');
+  await page.keyboard.press('Control+Enter');
+  await page.getByText('Waiting for the connection…').waitFor();
+});
+
+test('a filter finds a topic among hundreds by the beginning of its name, and shows no rate for it', async (t) => {
+  const server = await startServer(t, ...FREE);
+  const bot = server.client({ token: server.token('--user', 'bot', '--service') });
+  const topics = Array.from({ length: 350 }, (_, n) => `demo.t${n + 1_000}`);
+  await bot.publishMany(topics.map((topic) => [topic, { data: 0 }]));
+  const page = await openConsole(t, server);
+  const list = page.locator('#topics');
+  await list.getByText('Only the first 300 topics are listed.').waitFor();
+  const filter = page.getByLabel('Filter topics');
+  await filter.fill('demo.t1340');
+  const found = list.getByRole('button', { name: 'demo.t1340' });
+  await found.waitFor();
+  assert.equal(await found.locator('.rate').textContent(), '0/s');
+  await filter.fill('t1340');
+  await list.getByText('only the beginning of their names is searched').waitFor();
+});
+
+for (const width of [1024, 1440]) {
+  test(`at ${width} px an error leaves the messages and the form free, and ends with the sign-in`, async (t) => {
+    const server = await startServer(t);
+    const page = await openConsole(t, server, { viewport: { width, height: 768 } });
+    const signInAs = async (user: string): Promise<void> => {
+      await page.getByRole('button', { name: /^Account/ }).click();
+      await page.getByRole('button', { name: /Sign out/ }).click();
+      await page.getByLabel('User').fill(user);
+      await page.getByLabel('Kind').selectOption('user');
+      await page.getByRole('button', { name: 'Continue on this machine' }).click();
+      await page.getByRole('button', { name: 'Connection: Connected' }).waitFor();
+    };
+    await signInAs('ana');
+    await page.getByLabel('Topic or pattern to watch').fill('secret.plans');
+    await page.keyboard.press('Enter');
+    const notice = page.getByRole('alert').filter({ hasText: 'forbidden' });
+    await notice.getByText(/^The access rules/).waitFor();
+    await notice.getByText('hanzo-pubsub doctor --topic TOPIC', { exact: true }).waitFor();
+    const alert = await notice.boundingBox();
+    const messages = await page.locator('#messages').boundingBox();
+    assert.ok(alert && messages);
+    assert.ok(alert.x >= messages.x + messages.width || alert.x + alert.width <= messages.x);
+    // Waits until nothing covers the button.
+    await page.getByRole('button', { name: 'Write a message' }).click();
+    await page.getByRole('button', { name: 'Stop watching secret.plans' }).click();
+    await signInAs('ben');
+    assert.equal(await page.getByRole('alert').count(), 0);
+  });
+}
 
 test('choosing a topic selects it for publishing', async (t) => {
   const server = await startServer(t);

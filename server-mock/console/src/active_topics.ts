@@ -36,12 +36,11 @@ export class Topics {
   readonly more: Signal<boolean> = new Signal(false);
   /** The rate of all known topics. */
   readonly all: RateSeries = new RateSeries();
-  /** Prefix for the next request, if there are too many topics. */
-  prefix = '';
   private readonly _known = new Map<string, Known>();
   private readonly _began = Date.now();
   private _asking = false;
   private _asked = false;
+  private _prefix = '';
   private _lastTick = performance.now();
 
   constructor(private readonly _ps: PubSub) {
@@ -55,8 +54,21 @@ export class Topics {
     if (known && counts) known.received += 1;
   }
 
-  /** Request the list now. */
+  /** Request the list now, and measure the rates. */
   async poll(): Promise<void> {
+    await this._request();
+    this._tick();
+  }
+
+  /** If there are too many topics to list, list those whose names begin with this text. */
+  async search(prefix: string): Promise<void> {
+    this._prefix = prefix;
+    if (!this.more.peek()) return;
+    await this._request();
+    this._show();
+  }
+
+  private async _request(): Promise<void> {
     if (this._asking || this._ps.state !== 'connected') return;
     this._asking = true;
     try {
@@ -67,13 +79,17 @@ export class Topics {
       else if (this._ps.state === 'connected') notify(error);
     } finally {
       this._asking = false;
-      this._tick();
     }
   }
 
   private async _ask(): Promise<void> {
-    const prefix = this.more.peek() ? this.prefix : '';
-    const infos = await this._ps.topics(prefix || undefined, { limit: TOPICS_MAX });
+    const wanted = (): string => (this.more.peek() ? this._prefix : '');
+    let prefix: string;
+    let infos: readonly TopicInfo[];
+    do {
+      prefix = wanted();
+      infos = await this._ps.topics(prefix || undefined, { limit: TOPICS_MAX });
+    } while (prefix !== wanted()); // the user has typed meanwhile
     this.listed.value = true;
     if (!prefix) this.more.value = infos.length >= TOPICS_MAX;
     const present = new Set(infos.map(({ topic }) => topic));
@@ -83,7 +99,8 @@ export class Topics {
     for (const info of infos) {
       const known = this._known.get(info.topic) ?? this._learn(info.topic);
       if (!known) continue;
-      const appeared = known.info === undefined && this._asked;
+      // Of more topics than the list shows, one that appears in it is not new.
+      const appeared = known.info === undefined && this._asked && !this.more.peek();
       known.received += appeared
         ? info.messages
         : messagesBetween(known.info?.position, info.position);
@@ -102,6 +119,11 @@ export class Topics {
   private _tick(): void {
     const at = performance.now();
     const seconds = (at - this._lastTick) / 1000;
+    // At once after a reconnect: the rate of a moment says nothing.
+    if (seconds * 1000 < POLL / 2) {
+      this._show();
+      return;
+    }
     this._lastTick = at;
     let sum = 0;
     for (const known of this._known.values()) {
@@ -110,6 +132,10 @@ export class Topics {
       known.received = 0;
     }
     this.all.push(sum, seconds);
+    this._show();
+  }
+
+  private _show(): void {
     this.list.value = [...this._known]
       .map(([name, { info, rates }]) => ({ name, info, rates }))
       .sort((a, b) => (a.name < b.name ? -1 : 1));

@@ -3,7 +3,7 @@
 import { validateTopic } from '@hanzoai/pubsub';
 
 import type { Feed } from './messages/feed.js';
-import { effect, listen, type Signal } from './reactive.js';
+import { effect, listen, onEnd, type Signal } from './reactive.js';
 import { formatRoute, parseRoute, type Route, type View } from './route.js';
 
 /** Show the view of the current address, and follow changes until the scope ends. */
@@ -25,6 +25,14 @@ export function navigation(
   };
   go();
   listen(globalThis as unknown as EventTarget, 'popstate', go);
+  const title = document.title;
+  effect(() => {
+    const topic = feed.narrowed.value;
+    document.title = topic === undefined ? title : `${topic} · ${title}`;
+  });
+  onEnd(() => {
+    document.title = title;
+  });
   let before: string | undefined;
   effect(() => {
     const [topic, type] = [feed.narrowed.value, feed.type.value];

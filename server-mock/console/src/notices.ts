@@ -2,11 +2,11 @@
 
 import { PubSubError } from '@hanzoai/pubsub';
 
-import { h, replace } from './dom.js';
+import { type Child, h, replace } from './dom.js';
 import { icon } from './icons.js';
 import { effect, Signal } from './reactive.js';
 
-const SHOWN = 4;
+const SHOWN = 3;
 
 /** A notice. */
 export interface Problem {
@@ -54,8 +54,16 @@ export function settleNotices(): void {
   notices.value = notices.peek().filter((each) => !each.retryable);
 }
 
-/** The element that shows the notices. */
+/** The text of an error as a sentence: a capital at its start, and code between backticks. */
+export function sentence(text: string): Child[] {
+  return `${text.charAt(0).toUpperCase()}${text.slice(1)}`
+    .split('`')
+    .map((part, n) => (n % 2 ? h('code', {}, part) : part));
+}
+
+/** The element that shows the notices, without those of an earlier sign-in. */
 export function noticeArea(): HTMLElement {
+  notices.value = [];
   const area = h('div', { class: 'notices' });
   effect(() => {
     const dismiss = (notice: Notice): void => {
@@ -75,8 +83,8 @@ export function noticeArea(): HTMLElement {
             {},
             h('code', { class: 'code' }, notice.code),
             notice.times > 1 && h('span', { class: 'times' }, `×${notice.times}`),
-            h('p', {}, notice.message),
-            notice.remedy && h('p', { class: 'quiet' }, notice.remedy),
+            h('p', {}, ...sentence(notice.message)),
+            notice.remedy && h('p', { class: 'quiet' }, ...sentence(notice.remedy)),
           ),
           h(
             'button',

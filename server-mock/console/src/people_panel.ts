@@ -51,7 +51,7 @@ export function peoplePanel(
         return group(name, members.length, shown, colours, me());
       }),
       !groups.length && none(topic, readersOf(topic)),
-      moves.length > 0 && h('h3', {}, 'Joins and leaves'),
+      moves.length > 0 && h('h3', {}, 'Changes'),
       moves.length > 0 && h('ol', { class: 'moves' }, ...moves.map((move) => moved(move, colours))),
     );
   });

@@ -7,7 +7,7 @@ import { h, replace } from './dom.js';
 import { icon } from './icons.js';
 import { pretty } from './messages/json_text.js';
 import { shortSeq } from './messages/row.js';
-import { type Problem, problemOf } from './notices.js';
+import { type Problem, problemOf, sentence } from './notices.js';
 import { type Draft, readData, readDraft, type Slip } from './publication.js';
 import { effect, Signal } from './reactive.js';
 import { recall, remember } from './storage.js';
@@ -17,7 +17,7 @@ const SUGGESTED = 100;
 const KEY = 'publish-form';
 
 type Result =
-  | { readonly kind: 'sending' }
+  | { readonly kind: 'sending'; readonly waits: boolean }
   | { readonly kind: 'done'; readonly published: Published; readonly took: number }
   | { readonly kind: 'refused'; readonly problem: Problem };
 
@@ -106,7 +106,7 @@ export function publishPanel(ps: PubSub, topics: Topics): PublishPanel {
     );
     at = -1;
     const began = performance.now();
-    result.value = { kind: 'sending' };
+    result.value = { kind: 'sending', waits: ps.state !== 'connected' };
     try {
       const published = await ps.publish(read.topic, read.message, read.options);
       result.value = { kind: 'done', published, took: performance.now() - began };
@@ -162,6 +162,7 @@ export function publishPanel(ps: PubSub, topics: Topics): PublishPanel {
       'div',
       { class: 'publish-foot' },
       h('button', { class: 'primary' }, icon('send'), 'Publish'),
+      h('span', { class: 'keys' }, h('kbd', {}, 'Ctrl'), h('kbd', {}, 'Enter')),
       recentMenu(recent, fill),
       outcome(slip, result),
     ),
@@ -180,7 +181,6 @@ export function publishPanel(ps: PubSub, topics: Topics): PublishPanel {
       { class: 'panel-head' },
       h('h2', { id: 'publish-title' }, 'Publish'),
       h('span', { class: 'push' }),
-      h('span', { class: 'quiet keys' }, h('kbd', {}, 'Ctrl'), h('kbd', {}, 'Enter')),
       h(
         'button',
         {
@@ -277,8 +277,10 @@ function outcome(slip: Signal<Slip | undefined>, result: Signal<Result | undefin
     const last = result.value;
     if (wrong) replace(box, h('span', { class: 'slip' }, wrong.message));
     else if (!last) replace(box);
-    else if (last.kind === 'sending') replace(box, h('span', { class: 'quiet' }, 'Publishing…'));
-    else if (last.kind === 'refused') replace(box, refusal(last.problem));
+    else if (last.kind === 'sending') {
+      const text = last.waits ? 'Waiting for the connection…' : 'Publishing…';
+      replace(box, h('span', { class: 'quiet' }, text));
+    } else if (last.kind === 'refused') replace(box, refusal(last.problem));
     else replace(box, ...receipt(last.published, last.took));
   });
   return box;
@@ -289,8 +291,10 @@ function refusal({ code, message, remedy }: Problem): HTMLElement {
     'span',
     { class: 'slip' },
     h('code', { class: 'code' }, code),
-    ` ${message} `,
-    h('span', { class: 'quiet' }, remedy),
+    ' ',
+    ...sentence(message),
+    ' ',
+    h('span', { class: 'quiet' }, ...sentence(remedy)),
   );
 }
 

@@ -4,7 +4,7 @@ import type { Config } from './config.js';
 import { type Credentials, devCredentials, KINDS, pastedCredentials } from './credentials.js';
 import { h } from './dom.js';
 import { icon, mark } from './icons.js';
-import type { Problem } from './notices.js';
+import { type Problem, sentence } from './notices.js';
 import { Signal } from './reactive.js';
 import { themeButton } from './theme_button.js';
 
@@ -38,8 +38,8 @@ export function signIn(
             'div',
             {},
             h('code', { class: 'code' }, why.code),
-            h('p', {}, why.message),
-            why.remedy && h('p', { class: 'quiet' }, why.remedy),
+            h('p', {}, ...sentence(why.message)),
+            why.remedy && h('p', { class: 'quiet' }, ...sentence(why.remedy)),
           ),
         ),
       config.devSignIn && devForm(done),

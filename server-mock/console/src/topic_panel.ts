@@ -34,7 +34,8 @@ export function topicPanel(
       h('h2', { id: 'topics-title' }, 'Topics'),
       h('span', { class: 'quiet number' }, () => {
         const count = topics.list.value.length;
-        return count ? `${count}${topics.more.value ? '+' : ''}` : '';
+        const isCut = topics.more.value && count >= TOPICS_MAX;
+        return count ? `${count}${isCut ? '+' : ''}` : '';
       }),
     ),
     watchForm(watches),
@@ -52,7 +53,7 @@ export function topicPanel(
         spellcheck: 'false',
         oninput: (event: Event) => {
           filter.value = (event.target as HTMLInputElement).value.trim();
-          topics.prefix = /^[a-zA-Z0-9._-]*$/.test(filter.peek()) ? filter.peek() : '';
+          void topics.search(/^[a-zA-Z0-9._-]*$/.test(filter.peek()) ? filter.peek() : '');
         },
       }),
     ),
@@ -177,20 +178,25 @@ function topicList(
       list.replaceChildren(...order);
       if (focused instanceof HTMLElement && list.contains(focused)) focused.focus();
     }
-    note.textContent = describe(topics, shown.length, known.length);
+    note.textContent = describe(topics, wanted, shown.length, known.length);
     note.hidden = !note.textContent;
   });
   return h('div', { class: 'scroll' }, list, note);
 }
 
-function describe(topics: Topics, shown: number, known: number): string {
+function describe(topics: Topics, wanted: string, shown: number, known: number): string {
   if (topics.listed.value === false) {
     return 'Listing all topics requires the token of an administrator. These are the topics of received messages.';
   }
+  if (topics.more.value) {
+    if (!shown && wanted)
+      return `No topic name begins with this text. With more than ${TOPICS_MAX} topics, only the beginning of their names is searched.`;
+    if (known >= TOPICS_MAX)
+      return `Only the first ${TOPICS_MAX} topics are listed. Type the beginning of a name to find others.`;
+    return '';
+  }
   if (!shown && known) return 'No topic name contains this text.';
   if (!known) return 'No topics yet. A topic appears with its first message or subscriber.';
-  if (topics.more.value)
-    return `Only the first ${TOPICS_MAX} topics are listed. Type the beginning of a name to find others.`;
   return '';
 }
 
