@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import logging
 import signal
 import sys
 import time
@@ -72,6 +73,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         and rotations; otherwise 1.
     """
     args = _parser().parse_args(argv)
+    # The demonstration itself cuts the connections, and reports each cut.
+    logging.getLogger("hanzoai.pubsub").setLevel(logging.ERROR)
     try:
         return asyncio.run(perform(args))
     except (ServerFailed, PageFailed) as error:

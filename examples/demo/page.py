@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 MAIN: Final = Path(__file__).parent / "browser" / "main.ts"
 TABS: Final = 100
 """Maximum number of tabs that take part."""
+LASTING: Final = 3600.0
+"""Lifetime in seconds of a tab's token after the end, when no renewal is shown any more."""
 
 
 @dataclass(slots=True)
@@ -33,7 +35,7 @@ class Page:
     Attributes:
         server: The server.
         stage: The state of the demonstration.
-        life: Lifetime of a tab's token in seconds.
+        life: Lifetime of a tab's token in seconds, until the end of the text.
         notice: Seconds left on a tab's token after its user has selected the button to expire it.
         stays: Whether the server keeps running after the end.
         url: Address of the page.
@@ -96,8 +98,9 @@ class Page:
         return web.json_response({"published": published, "done": published == self.stage.total})
 
     async def _token(self, request: web.Request) -> web.Response:
-        token = self.server.token(self._known(request), ttl=self.life)
-        expires_at = round((time.time() + self.life) * 1000)
+        life = self.life if self.stage.ended is None else LASTING
+        token = self.server.token(self._known(request), ttl=life)
+        expires_at = round((time.time() + life) * 1000)
         return web.json_response({"value": token, "expiresAt": expires_at})
 
     def _disturb(

@@ -14,10 +14,10 @@ export function userOfThisTab(): string {
 /** A name for a second tab. */
 export const otherThan = (user: string): string => NAMES.find((name) => name !== user) ?? 'ben';
 
-/** The class for the colour of a user. */
+/** The class for the colour of a user. The names above and the scribe have different ones. */
 export function toneOf(user: string): string {
-  const sum = [...user].reduce((total, letter) => total * 7 + letter.charCodeAt(0), 0);
-  return `tone-${sum % 12}`;
+  const hash = (sum: number, letter: string) => (sum * 23 + letter.charCodeAt(0)) % 9973;
+  return `tone-${[...user].reduce(hash, 0) % 12}`;
 }
 
 export function Avatar({ user }: { readonly user: string }) {

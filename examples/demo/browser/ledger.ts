@@ -46,9 +46,9 @@ export class Ledger {
     return !(this.lost || this.twice || this.altered);
   }
 
-  /** Percentile of the latencies in milliseconds; 0 if there are none. */
-  percentile(share: number): number {
+  /** Percentile of the latencies in milliseconds; undefined if there are none. */
+  percentile(share: number): number | undefined {
     const sorted = this._latencies.toSorted((a, b) => a - b);
-    return sorted[Math.max(0, Math.ceil(share * sorted.length) - 1)] ?? 0;
+    return sorted[Math.max(0, Math.ceil(share * sorted.length) - 1)];
   }
 }

@@ -34,6 +34,7 @@ const figures = new Figures(byId('figures'), [
   'Rotations',
   'Publish → page',
 ]);
+figures.set('Publish → page', '–');
 let published = 0;
 let reconnects = 0;
 const rotations = new Rotations();
@@ -91,8 +92,14 @@ function measure({ type, timestamp }: Message): void {
   track.late(now, late);
 }
 
+/** `1 word`, `2,000 words`. */
+function plural(count: number, one: string): string {
+  return `${count.toLocaleString('en')} ${one}${count === 1 ? '' : 's'}`;
+}
+
 /** Show words, and mark those that were published while the connection was cut. */
 function write(words: readonly string[]): void {
+  if (words.length) document.getElementById('soon')?.remove();
   let index = ledger.received - words.length;
   for (const word of words) {
     const isReplayed = index++ < publishedThen;
@@ -113,7 +120,7 @@ async function expectReplay(): Promise<void> {
 }
 
 function endReplay(): void {
-  if (replayed) happenings.add('back', `${replayed} ${replayed === 1 ? 'word' : 'words'} replayed`);
+  if (replayed) happenings.add('back', `${plural(replayed, 'word')} replayed`);
   replayed = 0;
 }
 
@@ -126,10 +133,10 @@ async function conclude(): Promise<void> {
   byId('text').dataset['done'] = '';
   drawFigures();
   const verdict = byId('verdict');
-  const count = words.toLocaleString('en');
+  const count = plural(words, 'word');
   verdict.textContent = ledger.whole
-    ? `All ${count} words, in order: none lost, none twice, through ${reconnects} reconnects and ${rotations.count} token rotations.`
-    : `Of ${count} words, ${ledger.lost} were lost and ${ledger.twice} came twice. The text was altered ${ledger.altered} times.`;
+    ? `All ${count}, in order: none lost, none twice, through ${plural(reconnects, 'reconnect')} and ${plural(rotations.count, 'token rotation')}.`
+    : `Of ${count}: lost ${ledger.lost}, twice ${ledger.twice}, altered ${ledger.altered}.`;
   verdict.classList.toggle('wrong', !ledger.whole);
   verdict.hidden = false;
   document.documentElement.dataset['verdict'] = ledger.whole ? 'whole' : 'wrong';
@@ -155,7 +162,7 @@ function drawFigures(): void {
   figures.set('Reconnects', reconnects);
   figures.set('Rotations', rotations.count);
   const [usual, slow] = [ledger.percentile(0.5), ledger.percentile(0.99)];
-  figures.set('Publish → page', `${usual} ms`, `p99 ${slow}`);
+  if (usual !== undefined) figures.set('Publish → page', `${usual} ms`, `p99 ${slow}`);
   byId('progress').style.width = `${(100 * ledger.received) / show.total}%`;
 }
 

@@ -107,6 +107,8 @@ export class TokenRing {
     const left = Math.max(0, this._until - Date.now());
     const whole = Math.max(1, this._until - this._from);
     this._ring.setAttribute('stroke-dashoffset', String(1 - left / whole));
-    this._text.textContent = `token ${Math.ceil(left / 1_000)} s`;
+    const seconds = Math.ceil(left / 1_000);
+    this._text.textContent =
+      seconds < 120 ? `token ${seconds} s` : `token ${Math.round(seconds / 60)} min`;
   }
 }
