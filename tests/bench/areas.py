@@ -10,6 +10,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 COLOURS: Final = ("#8d99ae", "#3a86c8", "#2a9d6f", "#e07a3f", "#9b5de5")
+DARK: Final = (
+    "<style>@media (prefers-color-scheme: dark) { svg { fill: #e6edf3 }"
+    ' [fill="#fff"] { fill: #0d1117 } [stroke="#ddd"] { stroke: #30363d } }</style>'
+)
 WIDTH, HEIGHT = 880, 330
 LEFT, RIGHT, TOP, BOTTOM = 70, 250, 40, 50
 
@@ -19,6 +23,7 @@ def page(panels: Sequence[str]) -> str:
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT * len(panels)}"'
         ' font-family="sans-serif" font-size="12" fill="#222">',
+        DARK,
         '<rect width="100%" height="100%" fill="#fff"/>',
     ]
     for number, panel in enumerate(panels):

@@ -17,6 +17,14 @@ BOTTOM: Final = 40
 INK: Final = "#1f2933"
 SOFT: Final = "#d5dae0"
 LINE: Final = "#0b6bcb"
+QUIET: Final = "#52606d"
+GROUND: Final = "#ffffff"
+DARK: Final = (
+    "<style>@media (prefers-color-scheme: dark) { svg { fill: #e6edf3 }"
+    f' [fill="{GROUND}"] {{ fill: #0d1117 }} [fill="{QUIET}"] {{ fill: #9198a1 }}'
+    f' [fill="{LINE}"] {{ fill: #58a6ff }} [stroke="{LINE}"] {{ stroke: #58a6ff }}'
+    f' [stroke="{SOFT}"] {{ stroke: #30363d }} }}</style>'
+)
 
 
 def panels(unit: str, data: Mapping[str, Sequence[tuple[float, float]]]) -> str:
@@ -29,7 +37,8 @@ def panels(unit: str, data: Mapping[str, Sequence[tuple[float, float]]]) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
         f'width="{width}" height="{height}" font-family="system-ui, sans-serif" font-size="12" '
         f'fill="{INK}" role="img" aria-label="{unit}">',
-        f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
+        DARK,
+        f'<rect width="{width}" height="{height}" fill="{GROUND}"/>',
     ]
     for number, (title, points) in enumerate(data.items()):
         x, y = number % 2 * WIDTH, number // 2 * HEIGHT
@@ -59,7 +68,7 @@ def _panel(
     parts = [
         f'<text x="{LEFT}" y="18" font-weight="600">{title.split(" ", 1)[0]}'
         f'<tspan font-weight="400"> {title.split(" ", 1)[1]}</tspan></text>',
-        f'<text x="{LEFT}" y="34" font-size="11" fill="#52606d">{unit}</text>',
+        f'<text x="{LEFT}" y="34" font-size="11" fill="{QUIET}">{unit}</text>',
     ]
     for decade in range(low, high + 1):
         y = up(10**decade)
