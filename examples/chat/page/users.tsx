@@ -16,8 +16,8 @@ export const otherThan = (user: string): string => NAMES.find((name) => name !==
 
 /** The class for the colour of a user. The names above and the scribe have different ones. */
 export function toneOf(user: string): string {
-  const hash = (sum: number, letter: string) => (sum * 23 + letter.charCodeAt(0)) % 9973;
-  return `tone-${[...user].reduce(hash, 0) % 12}`;
+  const hash = (sum: number, letter: string) => (sum * 20 + letter.charCodeAt(0)) % 9973;
+  return `tone-${[...user].reduce(hash, 1) % 12}`;
 }
 
 export function Avatar({ user }: { readonly user: string }) {
