@@ -27,6 +27,7 @@ from hanzoai.pubsub.runtime.driver import Driver
 from hanzoai.pubsub.runtime.inbox import Inbox
 from hanzoai.pubsub.runtime.tasks import Tasks
 from hanzoai.pubsub.runtime.tokens import TokenSource
+from hanzoai.pubsub.runtime.waiters import Waiters
 from hanzoai.pubsub.session.peer import read_peer
 from hanzoai.pubsub.session.ports import Rejected
 from hanzoai.pubsub.session.session import Session
@@ -245,10 +246,12 @@ class Rig:
         environment: Any = SimpleNamespace(
             clock=self.clock, random=lambda: 0.5, dial=self.dial, opened=self.opened
         )
+        self.waiters = Waiters()
         listeners: Any = SimpleNamespace(
-            notify=self.changes.append,
+            notify=self.notify,
             report=self.report,
-            finish=lambda: None,
+            finish=self.waiters.notify,
+            waiters=self.waiters,
         )
         self.driver = Driver(
             read,
@@ -260,6 +263,10 @@ class Rig:
         )
         assert isinstance(self.driver.session, ScriptedSession)
         self.session = self.driver.session
+
+    def notify(self, change: StateChange) -> None:
+        self.changes.append(change)
+        self.waiters.notify()
 
     def report(self, error: Exception, topic: str | None) -> None:
         self.errors.append((error, topic))
@@ -582,14 +589,14 @@ async def test_a_subscription_of_which_nothing_is_granted_ends(rig: Rig) -> None
 async def test_own_messages_are_kept_back_where_echo_is_off() -> None:
     rig = Rig(echo=False)
     inbox = rig.inbox()
-    rig.driver.deliveries.remember_own(["m2"])
+    rig.driver.deliveries.remember_own(["m2"], 0)
     rig.session.answer(
         events.Woke, *(effects.Deliver(1, message(seq).message) for seq in range(1, 4))
     )
     rig.wake()
     taken = [inbox.take() for _ in range(2)]
     assert [entry.data for entry in taken if isinstance(entry, Message)] == [1, 3]
-    rig.driver.deliveries.remember_own(f"other{n}" for n in range(10_001))
+    rig.driver.deliveries.remember_own((f"other{n}" for n in range(10_001)), 0)
     rig.session.answer(events.Woke, effects.Deliver(1, message(2).message))
     rig.wake()
     assert inbox.take() is not None

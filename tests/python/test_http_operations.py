@@ -90,7 +90,7 @@ async def api(peer: Peer) -> AsyncGenerator[HttpApi]:
         clock=peer.clock,
         limits=Limits(),
         number=itertools.count(1).__next__,
-        deliveries=Deliveries(echo=True),
+        deliveries=Deliveries(),
     )
     api = HttpApi(driver, environment)
     yield api

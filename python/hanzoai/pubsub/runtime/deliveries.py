@@ -21,9 +21,6 @@ _OWN_IDS: Final = 10_000
 class Deliveries:
     """The subscriptions of one client, and the entries of their inboxes.
 
-    Args:
-        echo: Whether they receive the messages of this client.
-
     Attributes:
         near_limit: Inboxes that the messages of one burst might fill.
         give_way: Whether an inbox is full, or has received many entries at once, so that the tasks
@@ -31,8 +28,7 @@ class Deliveries:
         largest: Bytes on the wire of the largest message so far; infinite if unknown.
     """
 
-    def __init__(self, *, echo: bool) -> None:
-        self._echo = echo
+    def __init__(self) -> None:
         self._inboxes: dict[int, Inbox] = {}
         self.near_limit: Final[set[Inbox]] = set()
         self.give_way = False
@@ -55,15 +51,13 @@ class Deliveries:
         self.near_limit.discard(inbox)
         return True
 
-    def remember_own(self, ids: Iterable[str | None], unsettled: int = 0) -> None:
-        """Skip messages of this client for its own subscriptions, if ``echo`` is off.
+    def remember_own(self, ids: Iterable[str | None], unsettled: int) -> None:
+        """Skip messages of this client for its own subscriptions, because ``echo`` is off.
 
         Args:
             ids: Their ids.
             unsettled: Number of earlier messages without an outcome, which are not forgotten.
         """
-        if self._echo:
-            return
         own = self._own_ids
         for id in ids:
             own[id] = None

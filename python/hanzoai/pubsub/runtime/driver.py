@@ -21,7 +21,6 @@ from hanzoai.pubsub.runtime.deliveries import Deliveries
 from hanzoai.pubsub.runtime.failures import Failures, describe_failure, rejected, unavailable
 from hanzoai.pubsub.runtime.ownership import Owner
 from hanzoai.pubsub.runtime.steps import Steps
-from hanzoai.pubsub.runtime.waiters import Waiters
 from hanzoai.pubsub.session.ports import Unknown
 from hanzoai.pubsub.session.session import Session
 from hanzoai.pubsub.settings.checks import check_seconds
@@ -111,9 +110,8 @@ class Driver:
         self._next_deadline = math.inf
         self._tasks = tasks
         self.spawn = tasks.spawn
-        self._waiters = Waiters()
         # Ports that do not use the driver's state.
-        deliveries = self.deliveries = Deliveries(echo=options.echo)
+        deliveries = self.deliveries = Deliveries()
         self.deliver = deliveries.deliver
         self.gap = deliveries.gap
         self.presence_changed = deliveries.presence_changed
@@ -227,7 +225,7 @@ class Driver:
 
     async def connected(self, seconds: float) -> bool:
         """Wait until the client is connected or has ended, and return whether it is connected."""
-        await self._waiters.until(
+        await self.listeners.waiters.until(
             lambda: self.is_finished or self.failures.state == "connected", self.clock, seconds
         )
         return self.failures.state == "connected"
@@ -246,7 +244,7 @@ class Driver:
                 self.call(self.session.abort)
             else:
                 self.call(self.session.close, None if timeout is None else round(timeout * 1000))
-        await self._waiters.until(lambda: self.is_finished, self.clock)
+        await self.listeners.waiters.until(lambda: self.is_finished, self.clock)
         await self._tasks.join(max(0.0, ends - self.clock.now()))
         return max(0.0, ends - self.clock.now())
 
@@ -390,7 +388,6 @@ class Driver:
         code = "" if change.code is None else log_text(f" {change.code}")
         logger.debug("%s -> %s%s", before, after, code)
         self.listeners.notify(shown)
-        self._waiters.notify()
 
     def problem(self, problem: Rejected, /) -> None:
         """See ``Ports``."""
@@ -408,4 +405,3 @@ class Driver:
             task.cancel()
         self.deliveries.finish(self.error)
         self.listeners.finish()
-        self._waiters.notify()

@@ -7,12 +7,7 @@ import math
 import sys
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from hanzoai.pubsub.errors import (
-    NotFound,
-    OperationTimeout,
-    PermissionDenied,
-    PubSubError,
-)
+from hanzoai.pubsub.errors import NotFound, OperationTimeout, PermissionDenied, PubSubError
 from hanzoai.pubsub.http import calls as rest_calls
 from hanzoai.pubsub.runtime.arguments import SEQ_MAX, pattern_list, position_map, unix_ms
 from hanzoai.pubsub.session.ports import Acked
@@ -54,7 +49,6 @@ class HttpApi:
         self._driver = driver
         self._environment = environment
         self._clock = environment.clock
-        self._page = driver.options.history_page
         self._made: Rest | None = None
         self._found = False
         self._ask_again_at = -math.inf
@@ -115,7 +109,6 @@ class HttpApi:
             # Without an API, the rest of the time is for the connection.
             if not certain and not await self._is_there(first.topic, (deadline - now()) / 2):
                 return None
-            self._driver.deliveries.remember_own(one.id for one in messages)
             left = deadline - now()
             if publish.batch:
                 results = await self.rest.publish_many(messages, timeout=left)
@@ -224,7 +217,7 @@ class HttpApi:
         left = sys.maxsize if limit is None else limit
         last: str | None = None
         while left > 0:
-            size = min(left, self._page)
+            size = min(left, self._driver.options.history_page)
             call = rest_calls.history(topic, since=since, before=before, after=after, limit=size)
             try:
                 page = await self.rest.perform(call, timeout=seconds)

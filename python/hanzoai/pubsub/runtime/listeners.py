@@ -88,7 +88,7 @@ class Listeners:
 
     Attributes:
         finished: Whether no more changes come.
-        waiters: Iterations that wait for a change. They are of all iterations: a task and its
+        waiters: Who waits for a change or the end. They are of all iterations: a task and its
             iteration, which refer only to each other, could be collected.
     """
 

@@ -45,7 +45,6 @@ class Subscription(Generic[Data_co]):
         self._feed = feed
         self._inbox = feed.inbox
         self._handlers = feed.handlers
-        self._handled = feed.handlers.on_message is not None
         self.outage = feed.outage
         """Since when there has been no connection, and why; None with a connection."""
         self._warns = warns
@@ -106,7 +105,7 @@ class Subscription(Generic[Data_co]):
         return self
 
     async def __anext__(self) -> Message[Data_co]:
-        if self._handled:
+        if self._handlers.on_message is not None:
             self._refuse_handled()
         inbox = self._inbox
         while True:

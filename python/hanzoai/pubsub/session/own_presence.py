@@ -80,10 +80,6 @@ class PresenceValues:
         """The updates to send: first that for all topics, then those for single topics."""
         return sorted(self.by_topic.items(), key=lambda item: item[0] is not None)
 
-    def has_room(self, topic: str | None) -> bool:
-        """Whether a topic has values, or can get some; an update of all topics always can."""
-        return topic is None or topic in self.by_topic or len(self.by_topic) < MAX_TOPICS
-
 
 class OwnPresence:
     """The user's own presence on each topic, until the server has it."""
@@ -102,7 +98,8 @@ class OwnPresence:
     def update(self, topic: str | None, data: Mapping[str, Any], ref: int | None) -> None:
         """Merge an update and send it; `ref` is settled when the server has it."""
         refs = [] if ref is None else [ref]
-        if not self._own.has_room(topic):
+        own = self._own.by_topic
+        if topic is not None and topic not in own and len(own) >= MAX_TOPICS:
             message = f"This client has already set presence on {MAX_TOPICS:,} topics."
             remedy = "Unsubscribe from some of these topics, or use several clients."
             error = Rejected(code="queue_full", message=message, remedy=remedy, topic=topic)

@@ -74,7 +74,7 @@ class Presence:
         if not state.request.presence:
             return
         for change in self.members.lists(state.patterns, others, hidden=hidden):
-            self._ports.presence_changed(state.sub, change)
+            self._ports.presence_changed(state.request.sub, change)
 
     def answered(self, state: SubscriptionState) -> None:
         """The server answered a subscription: some members may have left unnoticed."""
@@ -95,4 +95,4 @@ class Presence:
     def _show_all(self, changes: Sequence[PresenceChange]) -> None:
         for change in changes:
             for state in self._routes.find(change.topic):
-                self._ports.presence_changed(state.sub, change)
+                self._ports.presence_changed(state.request.sub, change)

@@ -70,13 +70,10 @@ class Publishes:
     """
 
     def __init__(self, context: Context) -> None:
-        options = context.options
         self._context = context
+        self._options = context.options
         self._ports = context.ports
         self._timers = context.timers
-        self._max_messages = options.send_queue_messages
-        self._max_bytes = options.send_queue_bytes
-        self._interval = options.pace_interval
         self._queue: OrderedDict[int, PublishState] = OrderedDict()  # by number, in order
         self._flight: dict[str, PublishState] = {}  # by what names it on the wire
         # Those of each key of the policy `latest`, oldest first.
@@ -110,8 +107,8 @@ class Publishes:
         """Whether another publish fits; an empty queue accepts a publish of any size."""
         count, size = held or self._queued
         return not count or (
-            count + len(publish.messages) <= self._max_messages
-            and size + publish.size <= self._max_bytes
+            count + len(publish.messages) <= self._options.send_queue_messages
+            and size + publish.size <= self._options.send_queue_bytes
         )
 
     def in_flight(self, ref: str | None) -> PublishState | None:
@@ -125,7 +122,15 @@ class Publishes:
         count = len(event.messages)
         peer = self._context.peer
         self._number += 1
+        if event.policy == "drop_oldest":
+            self._make_room(event)
         entry = PublishState(self._number, event, f"p{event.ref}", [None] * count, self._held)
+        replaced: PublishState | None = None
+        if event.key is not None:
+            same = self._keys.setdefault(event.key, [])
+            if same and not same[-1].sent:
+                replaced = same[-1]
+            same.append(entry)
         if (
             not self._queue
             and peer is not None
@@ -134,31 +139,22 @@ class Publishes:
             and (not self._flight or self.has_room(event, self._flying))
         ):
             self._credit.clear()
-            if event.key is not None:
-                self._keys.setdefault(event.key, []).append(entry)
             self._send(entry, peer)
             self._pace(peer)
             return
-        if event.policy == "drop_oldest":
-            self._make_room(event)
-        replaced = self._newest(event)
-        if replaced is not None and replaced.sent:
-            replaced = None
         held = [*self._queued]
         if replaced is not None:
             count_in(held, replaced.publish, -1)
         if event.policy != "block" and not self.has_room(event, held):
             messages, size = self._queued
             message = f"Messages that wait to be sent: {messages}, with {size} bytes in all."
-            self._ports.settle(event.ref, Rejected(code="queue_full", message=message))
+            self._settle(entry, Rejected(code="queue_full", message=message))
             return
         if replaced is not None:
             # At the end of the queue, a key that changes faster than the queue moves would never be
             # sent.
             entry.number = replaced.number
         self._enqueue(entry)
-        if event.key is not None:
-            self._keys.setdefault(event.key, []).append(entry)
         if replaced is not None:
             self._settle(replaced, _SUPERSEDED)
         self.flush()
@@ -193,14 +189,15 @@ class Publishes:
 
     def paced(self) -> None:
         """The timer `pace` fired: refill the budget."""
-        self._held += PAUSE if self.paused else self._interval
+        interval = self._options.pace_interval
+        self._held += PAUSE if self.paused else interval
         self.paused = False
         peer = cast("Peer", self._context.peer)
         # The server counts publishes when it reads them: after a stall, all at once.
         uncounted = self._flying[0] + self._abandoned
-        self._silence = self._silence + self._interval if uncounted else 0
+        self._silence = self._silence + interval if uncounted else 0
         most = (peer.burst - (uncounted if self._silence > STALL else 0)) * 1000
-        self._budget = min(most, self._budget + peer.rate * self._interval)
+        self._budget = min(most, self._budget + peer.rate * interval)
         self.flush()
 
     def heard(self) -> None:
@@ -255,7 +252,7 @@ class Publishes:
             credit: dict[Lane, int] = {}
             if rate and self._budget < self._queued[0] * 1000:
                 # With the policy `block`, the queue has no bound, and a search takes its time.
-                nearest = islice(self._queue.values(), self._max_messages)
+                nearest = islice(self._queue.values(), self._options.send_queue_messages)
                 entry, credit = next_turn(nearest, self._credit)
             publish = entry.publish
             count = len(publish.messages)
@@ -285,11 +282,6 @@ class Publishes:
                 return
             message = "A newer publish needed its place in the queue."
             self._settle(oldest, Rejected(code="dropped", message=message))
-
-    def _newest(self, publish: Publish) -> PublishState | None:
-        """The newest unsettled publish of the same key."""
-        same = self._keys.get(publish.key)
-        return same[-1] if same else None
 
     def _send(self, entry: PublishState, peer: Peer) -> None:
         publish = entry.publish
@@ -323,7 +315,7 @@ class Publishes:
     def _pace(self, peer: Peer) -> None:
         """Refill the budget after a while, unless that is scheduled."""
         if peer.rate and self._budget < peer.burst * 1000 and "pace" not in self._timers:
-            self._timers.start("pace", self._interval)
+            self._timers.start("pace", self._options.pace_interval)
 
     def take(
         self, entry: PublishState, answers: Mapping[int, PublishResult], *, more: bool = False
@@ -352,7 +344,7 @@ class Publishes:
             return
         if left := entry.unanswered():
             entry.sent = entry.doubted or len(left) < len(entry.results)
-            newest = self._newest(entry.publish)
+            newest = self._keys.get(entry.publish.key, [entry])[-1]
             newer = entry.newer if newest is entry else newest
             if newer is None or len(left) < len(entry.results):
                 self._requeue(entry)

@@ -58,5 +58,5 @@ class Routes:
             found = {
                 state for pattern in self.matching(topic) for state in self.by_pattern[pattern]
             }
-            states = self.known[topic] = tuple(sorted(found, key=lambda state: state.sub))
+            states = self.known[topic] = tuple(sorted(found, key=lambda state: state.request.sub))
         return states

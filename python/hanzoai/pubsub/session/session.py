@@ -33,7 +33,6 @@ from hanzoai.pubsub.session.subscriptions import Subscriptions
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from hanzoai.pubsub.session.peer import Peer
     from hanzoai.pubsub.session.ports import Ports, TimerName
     from hanzoai.pubsub.session.requests import Publish, Subscribe
     from hanzoai.pubsub.settings.session import SessionOptions
@@ -54,7 +53,7 @@ class Session:
     """
 
     def __init__(self, options: SessionOptions, ports: Ports, random: Callable[[], float]) -> None:
-        context = self._context = Context(options, ports, random)
+        context = self.context = Context(options, ports, random)
         self._ports = ports
         self._timers = context.timers
         self.subscriptions: Final = Subscriptions(context)
@@ -65,13 +64,6 @@ class Session:
         self.lifecycle: Final = Lifecycle(
             context, self.subscriptions, self.publishes, self.own_presence
         )
-
-    # ---------------------------------------------------------------- queries
-
-    @property
-    def peer(self) -> Peer | None:
-        """The features of the connected server; None without a connection."""
-        return self._context.peer
 
     # ---------------------------------------------------------------- from the user
 
@@ -227,7 +219,7 @@ class Session:
     def published(self, frame: PublishedFrame) -> None:
         """Like `receive`, for the answer to a publish: most other frames are one."""
         self.publishes.heard()
-        if self._context.peer is not None:
+        if self.context.peer is not None:
             self.lifecycle.note_useful()
             if not self.publishes.published(frame):
                 self.own_presence.acknowledged(frame.ref)
@@ -256,7 +248,7 @@ class Session:
                     lifecycle.fire("auth.error", event_of(frame))
                 elif lifecycle.is_linked:
                     self._error(frame)
-            case _ if self._context.peer is not None:
+            case _ if self.context.peer is not None:
                 lifecycle.note_useful()
                 if isinstance(frame, wire.SubscribedFrame):
                     self.subscriptions.subscribed(frame, at)
@@ -271,7 +263,7 @@ class Session:
             self.lifecycle.attempts.requested_wait = frame.retry_after_ms or 0
         if self.subscriptions.rejected(frame):
             return
-        if frame.code == RATE_LIMITED and self._context.peer is not None:
+        if frame.code == RATE_LIMITED and self.context.peer is not None:
             self.publishes.pause(frame.retry_after_ms)
         self.publishes.rejected(frame)
         self.own_presence.rejected(frame)

@@ -28,7 +28,6 @@ class SubscriptionState:
     Attributes:
         request: What the user requested.
         cursor: Its position.
-        sub: The number of the request.
         patterns: The active patterns.
         phase: Pending, joining or live.
         ref: The `ref` of the open request.
@@ -42,7 +41,6 @@ class SubscriptionState:
 
     request: Subscribe
     cursor: Cursor
-    sub: int = field(init=False)
     patterns: list[str] = field(init=False)
     phase: int = PENDING
     ref: str = ""
@@ -53,7 +51,6 @@ class SubscriptionState:
     replay: Replay = field(default_factory=Replay)
 
     def __post_init__(self) -> None:
-        self.sub = self.request.sub
         self.patterns = list(self.request.topics)
 
     def forget(self) -> None:

@@ -141,7 +141,7 @@ class Subscriptions:
                     if state.phase == LIVE:
                         new, waiting = state.cursor.admit(run)
                         if shown and new:
-                            self._deliver(state.sub, new)
+                            self._deliver(state.request.sub, new)
                         if waiting:
                             self._recover(state, ())
                     if state.phase == JOINING:
@@ -185,7 +185,7 @@ class Subscriptions:
         if state.patterns:
             self._request(state)
         else:
-            self._ports.joined(state.sub, (), tuple(state.denied))
+            self._ports.joined(state.request.sub, (), tuple(state.denied))
         return True
 
     def retry_later(self, state: SubscriptionState, milliseconds: int = 0) -> None:
@@ -266,7 +266,7 @@ class Subscriptions:
         replay = state.replay
         rest = self._admit(state, at, complete=True)
         for topic, count in replay.lost.items():
-            self._ports.gap(state.sub, Gap(topic, None, None, count, "unproven"))
+            self._ports.gap(state.request.sub, Gap(topic, None, None, count, "unproven"))
         state.answered = True
         state.phase = LIVE
         state.replay = Replay()
@@ -281,7 +281,7 @@ class Subscriptions:
         replay.at, replay.complete, replay.steps = at, complete, []
         replay.first, replay.limit = not state.answered, state.limit
         steps, rest = state.cursor.replay(replay)
-        sub = state.sub
+        sub = state.request.sub
         run: list[Message] = []
         for step in steps:
             if isinstance(step, Gap):
@@ -319,7 +319,7 @@ class Subscriptions:
                 m for m in held if m.seq is None or state in self.routes.find(m.topic)
             ]
         if not state.reported or denied:
-            self._ports.joined(state.sub, granted, tuple(denied))
+            self._ports.joined(state.request.sub, granted, tuple(denied))
         state.reported = not state.retry_pending
         return bool(granted)
 
@@ -331,7 +331,7 @@ class Subscriptions:
             self._remove(state)
 
     def _remove(self, state: SubscriptionState) -> None:
-        self.all.pop(state.sub, None)
+        self.all.pop(state.request.sub, None)
         self._unroute(state, state.patterns)
         self.requests.pop(state.ref, None)
 
@@ -347,7 +347,7 @@ class Subscriptions:
             request = replace(request, since=old.newest, after={})
             reason: GapReason = "node_changed" if moved else "unproven"
             for topic in old.topics:
-                self._ports.gap(state.sub, Gap(topic, None, None, None, reason))
+                self._ports.gap(state.request.sub, Gap(topic, None, None, None, reason))
         state.cursor = self.cursors(request, self._context.options)
 
     # ---------------------------------------------------------------- routes

@@ -95,7 +95,7 @@ class PlainDialect:
 
     def _cursor(self, request: Subscribe, options: SessionOptions) -> Cursor:
         """A cursor by `seq` if the peer numbers messages, otherwise by id."""
-        peer = self._session.peer
+        peer = self._session.context.peer
         if peer is None or "seq" in peer.features:
             return SeqCursor(request, options)
         kept = peer.limits.history_max
@@ -220,7 +220,7 @@ class PlainDialect:
 
     def send(self, frame: ClientFrame) -> None:
         """Write a frame in the peer's format."""
-        peer = self._session.peer
+        peer = self._session.context.peer
         if peer is None:
             self._write(frame)
         elif isinstance(frame, PublishFrame):
