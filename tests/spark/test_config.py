@@ -54,6 +54,15 @@ def test_the_url_comes_from_the_environment_of_the_driver(monkeypatch: pytest.Mo
         PubSubConfig()
 
 
+def test_the_http_url_of_the_environment_counts_unless_the_job_names_a_url(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HANZO_PUBSUB_URL", "ws://127.0.0.1:9057/ws")
+    monkeypatch.setenv("HANZO_PUBSUB_REST_URL", "http://127.0.0.1:9056/")
+    assert PubSubConfig().base_url == "http://127.0.0.1:9056"
+    assert PubSubConfig(URL).base_url == URL
+
+
 @pytest.mark.parametrize(
     ("wrong", "field"),
     [

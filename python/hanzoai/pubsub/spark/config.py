@@ -17,12 +17,11 @@ from hanzoai.pubsub.settings.checks import (
     check_whole,
 )
 from hanzoai.pubsub.settings.known_arguments import known_arguments
+from hanzoai.pubsub.settings.options import REST_URL_VARIABLE, TOKEN_VARIABLE, URL_VARIABLE
 from hanzoai.pubsub.settings.urls import Endpoints, endpoints, refuse_plaintext
 from hanzoai.pubsub.spark.ids import ID_STRATEGIES, IdStrategy
 from hanzoai.pubsub.topics import validate_topic
 
-URL_VARIABLE: Final = "HANZO_PUBSUB_URL"
-TOKEN_VARIABLE: Final = "HANZO_PUBSUB_TOKEN"
 DEADLETTER: Final = "deadletter"
 TIMEOUT_BOUNDS: Final = (0.001, 86_400.0)
 """Least and most seconds of `request_timeout`."""
@@ -46,7 +45,8 @@ class PubSubConfig:
     not the token itself. Executors read the token, and read it again when the server rejects it.
 
     Args:
-        url: `https://…` or `wss://…`; default `HANZO_PUBSUB_URL` of the driver.
+        url: `https://…` or `wss://…`; default `HANZO_PUBSUB_REST_URL`, or else `HANZO_PUBSUB_URL`,
+            of the driver.
         token_file: Path of a file with the token, on every executor.
         token_env: Environment variable of the executors with the token; default:
             `HANZO_PUBSUB_TOKEN`, unless another source is given.
@@ -107,7 +107,7 @@ class PubSubConfig:
     """Id created with the config, the same in every task."""
 
     def __post_init__(self) -> None:
-        url = self.url or os.environ.get(URL_VARIABLE)
+        url = self.url or os.environ.get(REST_URL_VARIABLE) or os.environ.get(URL_VARIABLE)
         if not url:
             raise InvalidOption(
                 "`url` is missing.",

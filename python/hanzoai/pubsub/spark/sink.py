@@ -72,7 +72,10 @@ def planned(options: Mapping[str, str], schema: StructType, overwrite: bool) -> 
         raise InvalidOption(
             'The modes "overwrite" and "complete" are not possible for a topic, because a published'
             " message cannot be removed.",
-            remedy='Write .mode("append"); with streams, .outputMode("append").',
+            remedy=(
+                'Write .mode("append"). In a stream, write .outputMode("append"), or use'
+                " foreach_batch, which publishes every mode."
+            ),
             field="mode",
         )
     config = sink_config(options)
