@@ -43,9 +43,12 @@ GROUPS: Final[Mapping[str, Sequence[str]]] = {
     ),
     "What you receive": (
         *("Message", "Sender", "Gap", "PresenceChange", "PresenceMember", "Occupancy", "Event"),
-        *("StateChange", "StateName", "SubscriptionStats", "users_of"),
+        *("StateChange", "StateName", "SubscriptionStats", "occupancy_of", "users_of"),
     ),
     "What you publish": ("Publication", "Published", "Denial"),
+    "Names and patterns of topics": (
+        *("is_wildcard", "matches", "validate_pattern", "validate_topic"),
+    ),
     "The server": ("Limits", "TopicInfo", "PositionList", "TopicPosition"),
     "Tokens": ("Token", "TokenContext"),
     "Options": (

@@ -117,6 +117,26 @@ async def test_fastapi_publishes_and_signs_tokens(
     assert shipped(server) == [{"order": "7"}]
 
 
+async def test_a_page_with_htmx_gets_escaped_html_and_continues_after_a_lost_connection(
+    server: ThreadedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = application("htmx_app", tmp_path, monkeypatch)
+    async with asyncio.timeout(60), module.lifespan(module.app):
+        ps = module.app.state.pubsub
+        seqs = [
+            (await ps.publish("demo.room.lobby", {"data": {"text": text}})).seq
+            for text in ("<b>one</b>\ntwo", "three")
+        ]
+        first = (await module.events("lobby")).body_iterator
+        again = (await module.events("lobby", seqs[0])).body_iterator
+        assert await anext(first) == (
+            f"id: {seqs[0]}\ndata: <p>&lt;b&gt;one&lt;/b&gt;\ndata: two</p>\n\n"
+        )
+        assert await anext(again) == f"id: {seqs[1]}\ndata: <p>three</p>\n\n"
+        await first.aclose()
+        await again.aclose()
+
+
 def test_flask_publishes_and_signs_tokens(
     server: ThreadedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

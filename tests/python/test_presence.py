@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hanzoai.pubsub import users_of
+from hanzoai.pubsub import Occupancy, occupancy_of, users_of
 from hanzoai.pubsub.generated.wire import Message, PresenceMember, PresenceUpdateFrame
 from hanzoai.pubsub.session.context import Context
 from hanzoai.pubsub.session.cursor import SeqCursor
@@ -223,6 +223,7 @@ def test_the_roster_names_each_user_once_and_the_connection_that_joined_first() 
     ]
     assert [one.client_id for one in users_of(members)] == ["a1", "b1", "x1", "x2"]
     assert users_of(()) == []
+    assert occupancy_of(members) == Occupancy(members=len(members), users=4)
 
 
 def test_a_full_room_that_does_not_return_leaves_with_one_list_of_members() -> None:

@@ -12,15 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hanzoai.pubsub.errors import InvalidTopic
-from hanzoai.pubsub.topics import (
-    TopicTrie,
-    is_wildcard,
-    matches,
-    valid_topics,
-    validate_pattern,
-    validate_topic,
-)
+from hanzoai.pubsub import InvalidTopic, is_wildcard, matches, validate_pattern, validate_topic
+from hanzoai.pubsub.topics import TopicTrie, valid_topics
 
 if TYPE_CHECKING:
     from collections.abc import Callable

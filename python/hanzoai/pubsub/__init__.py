@@ -70,6 +70,7 @@ if TYPE_CHECKING:
         Settings,
     )
     from hanzoai.pubsub.topic import TopicHandle
+    from hanzoai.pubsub.topics import is_wildcard, matches, validate_pattern, validate_topic
     from hanzoai.pubsub.values import (
         Denial,
         Event,
@@ -90,6 +91,7 @@ if TYPE_CHECKING:
         TokenContext,
         TopicInfo,
         TopicPosition,
+        occupancy_of,
         users_of,
     )
     from hanzoai.pubsub.version import VERSION as __version__
@@ -148,6 +150,7 @@ _HOMES: Final = {
     "runtime.publishing": ("Batch",),
     "runtime.subscription": ("Subscription",),
     "topic": ("TopicHandle",),
+    "topics": ("is_wildcard", "matches", "validate_pattern", "validate_topic"),
     "values": (
         "Denial",
         "Event",
@@ -168,6 +171,7 @@ _HOMES: Final = {
         "TokenContext",
         "TopicInfo",
         "TopicPosition",
+        "occupancy_of",
         "users_of",
     ),
     "version": ("__version__",),
@@ -258,5 +262,10 @@ __all__ = [
     "Unsupported",
     "UsageError",
     "__version__",
+    "is_wildcard",
+    "matches",
+    "occupancy_of",
     "users_of",
+    "validate_pattern",
+    "validate_topic",
 ]

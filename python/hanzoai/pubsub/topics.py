@@ -84,12 +84,17 @@ def validate_pattern(pattern: str) -> str:
 
 
 def is_wildcard(pattern: str) -> bool:
-    """Whether a valid pattern takes more than the one topic of its name."""
+    """Return whether a valid pattern has a wildcard."""
     return "*" in pattern
 
 
 def matches(pattern: str, topic: str) -> bool:
-    """Whether one pattern takes a topic; for many patterns use a `TopicTrie`."""
+    """Return whether a subscription to a pattern receives the messages of a topic.
+
+    Args:
+        pattern: A valid pattern: ``*`` is one segment, ``**`` one or more.
+        topic: A valid topic.
+    """
     if "*" not in pattern:
         return pattern == topic
     trie: TopicTrie[None] = TopicTrie()

@@ -235,7 +235,11 @@ class PresenceChange:
 
 
 def occupancy_of(members: Sequence[PresenceMember]) -> Occupancy:
-    """Count members and their users."""
+    """Return the number of members, and of their users.
+
+    Args:
+        members: Of a `PresenceChange`, or what ``presence()`` returns.
+    """
     return Occupancy(members=len(members), users=len(users_of(members)))
 
 
