@@ -505,6 +505,16 @@ def test_a_topic_is_given_no_start_by_a_pattern_nor_where_a_position_is_known() 
     assert lab.replay("t", after={"t": 1}).positions == {}
 
 
+@pytest.mark.parametrize("pattern", ["t", "*"])
+def test_a_position_that_a_new_log_would_not_exceed_is_of_another_numbering(pattern: str) -> None:
+    lab = Lab()
+    start = lab.now * SEQ_PER_MS
+    assert lab.replay(pattern, after={"t": start - 1}).reset == []
+    found = lab.replay(pattern, after={"t": start})
+    assert found.reset == ["t"]
+    assert found.positions == ({"t": start - 1} if pattern == "t" else {})
+
+
 def test_starts_are_bounded_as_logs_are() -> None:
     lab = Lab(max_topics=2)
     reported = [lab.replay(f"t{n}").positions[f"t{n}"] for n in range(3)]

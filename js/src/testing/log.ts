@@ -117,7 +117,7 @@ export class Store {
     for (const pattern of patterns) trie.insert(pattern, pattern);
     let entries: Entry[] = [];
     const truncated: string[] = [];
-    const reset: string[] = [];
+    const reset = Object.keys(after).filter((topic) => this._isForeign(topic, after, now));
     const positions: Record<string, number> = {};
     for (const [topic, log] of this._logs) {
       if (!trie.match(topic).length || !mayRead(topic)) continue;
@@ -130,8 +130,9 @@ export class Store {
       if (read.restarted) reset.push(topic);
     }
     for (const topic of patterns) {
-      if (topic.includes('*') || this._logs.has(topic) || Object.hasOwn(after, topic)) continue;
-      const start = this._starts.get(topic) ?? this._nextStart(now);
+      if (topic.includes('*') || this._logs.has(topic)) continue;
+      if (Object.hasOwn(after, topic) && !reset.includes(topic)) continue;
+      const start = this._startOf(topic, now);
       this._starts.set(topic, start);
       positions[topic] = start - 1;
     }
@@ -250,8 +251,17 @@ export class Store {
     throw new Problem('conflict', detail, { topic: draft.topic, field: 'id' });
   }
 
-  private _nextStart(now: number): number {
-    return Math.max(now * SEQ_PER_MS, this._floor);
+  /** The first position of a topic without a log. */
+  private _startOf(topic: string, now: number): number {
+    return this._starts.get(topic) ?? Math.max(now * SEQ_PER_MS, this._floor);
+  }
+
+  /**
+   * Whether there is no log, and a new one would begin at or below this position: it is of a clock
+   * that was ahead. Its client would take the messages of the new log for known ones.
+   */
+  private _isForeign(topic: string, after: Wanted['after'], now: number): boolean {
+    return !this._logs.has(topic) && (after?.[topic] ?? 0) >= this._startOf(topic, now);
   }
 
   private _begin(topic: string, now: number): Log {
@@ -259,7 +269,7 @@ export class Store {
       if (this._logs.size < TOPICS_MAX) break;
       this._end(oldest, log);
     }
-    const start = this._starts.get(topic) ?? this._nextStart(now);
+    const start = this._startOf(topic, now);
     this._starts.delete(topic);
     return new Log(start);
   }

@@ -242,6 +242,15 @@ class MemoryStore:
         del self._logs[topic]
         self._index.discard(topic)
 
+    def _is_foreign(self, topic: str, seq: int, now: int) -> bool:
+        """Whether there is no log, and a new one would begin at or below this position.
+
+        The position is then of another node, or of a clock that was ahead. Its client would take
+        the messages of the new log for known ones.
+        """
+        start = self._starts.get(topic) or self._next_start(now)
+        return seq >= start and topic not in self._logs
+
     # ------------------------------------------------------------ forget
 
     def expire(self, now: int) -> None:
@@ -330,11 +339,12 @@ class MemoryStore:
         after = after or {}
         found: dict[str, TopicLog] = {}
         starts: dict[str, int] = {}
+        reset = [topic for topic, seq in after.items() if self._is_foreign(topic, seq, now)]
         for topic in topics:
             log = self._logs.get(topic)
             if log is not None:
                 found[topic] = log
-            elif topic not in after:
+            elif topic not in after or topic in reset:
                 starts[topic] = self._start_of(topic, now)
         for topic in self._index.matching([p for p in patterns if is_wildcard(p)]):
             if len(found) >= REPLAY_TOPICS:
@@ -343,7 +353,6 @@ class MemoryStore:
                 found[topic] = self._logs[topic]
         logs: list[list[Entry]] = []
         truncated: list[str] = []
-        reset: list[str] = []
         for topic, log in found.items():
             mark = after.get(topic)
             if mark is None and since is None and newest is None:

@@ -407,6 +407,16 @@ test('a log that restarts in the same millisecond has other positions', async ()
   assert.ok(Number(second.seq) > Number(first.seq) + 1);
 });
 
+for (const pattern of ['a.b', 'a.*']) {
+  test(`a position of a clock that was ahead is a gap of ${pattern}`, async () => {
+    await using server = await new MemoryServer().start();
+    const after = { 'a.b': Number.MAX_SAFE_INTEGER };
+    const sub = await server.client().subscribe(pattern, { after });
+    await server.publish('a.b', { data: 1 });
+    assert.deepEqual((await take(sub.events(), 2)).map(tell), ['log_reset undefined', 1]);
+  });
+}
+
 test('the replay of a pattern is in the order of timestamps', async () => {
   await using server = await new MemoryServer().start();
   for (const [topic, data] of [

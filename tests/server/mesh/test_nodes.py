@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hanzoai.pubsub import Gap, Message
+from pubsub_server.backplanes.mesh.opening import SLOTS
 from pubsub_server.errors import ServiceError
 from pubsub_server.shared.wall_clock import now_ms
 from tests.server.mesh.proxies import Relay
@@ -215,6 +216,27 @@ async def test_an_event_id_of_another_node_overrides_positions_of_the_request() 
         async with stream(one.server, token, body=body, headers=headers) as opened:
             answer = await opened.until("subscribed")
         assert [message["data"] for message in answer["history"]] == [0, 1]
+
+
+@pytest.mark.parametrize("pattern", ["demo.a", "demo.*"])
+async def test_a_position_of_another_node_is_a_gap_though_this_node_never_had_the_topic(
+    pattern: str,
+) -> None:
+    async with nodes(2) as (one, two):
+        # The positions of the first one are higher.
+        first, second = sorted((one, two), key=lambda each: int(each.id, 16) % SLOTS, reverse=True)
+        async with first.client() as here, second.client() as there:
+            known = await here.publish("demo.a", {"data": "there is a position"})
+            assert known.seq is not None
+            subscription = await there.subscribe(pattern, after={"demo.a": known.seq})
+            await there.publish("demo.a", {"data": "next"})
+            events = aiter(subscription.events())
+            async with asyncio.timeout(BOUND):
+                gap, message = [await anext(events) for _ in range(2)]
+            assert isinstance(gap, Gap)
+            assert (gap.topic, gap.reason) == ("demo.a", "log_reset")
+            assert isinstance(message, Message)
+            assert message.data == "next"
 
 
 async def test_an_event_source_that_moves_to_another_node_gets_a_gap_on_each_topic() -> None:
