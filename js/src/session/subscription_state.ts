@@ -6,7 +6,7 @@
  */
 
 import type { Denial } from '../generated/wire.js';
-import { type Cursor, Replay } from './cursor.js';
+import { type Cursor, Replay, type Step } from './cursor.js';
 import type { Subscribe } from './requests.js';
 
 export type Phase = 'pending' | 'joining' | 'live';
@@ -26,11 +26,17 @@ export class SubscriptionState {
   reported = false;
   /** Patterns denied by earlier answers, for the next report. */
   denied: Denial[] = [];
+  /**
+   * Gaps that begin with a change of the peer, and the steps of an answer. These gaps are reported
+   * with the next answer: what is published until then may be missing, too.
+   */
+  _steps: Step[] = [];
   /** What has arrived for the open request. */
   _replay: Replay = new Replay();
 
   constructor(
-    readonly request: Subscribe,
+    /** What the program requested; on another peer, the messages since the last one. */
+    public request: Subscribe,
     public cursor: Cursor,
   ) {
     this.patterns = request.topics;

@@ -7,16 +7,7 @@
 import { CODES } from '../generated/errors.js';
 import type { Denial, Envelope, ErrorFrame, SubscribedFrame } from '../generated/wire.js';
 import type { Context } from './context.js';
-import {
-  type Answer,
-  type Cursor,
-  type Cursors,
-  gap,
-  isGap,
-  Replay,
-  SeqCursor,
-  type Step,
-} from './cursor.js';
+import { type Answer, type Cursor, type Cursors, gap, isGap, Replay, SeqCursor } from './cursor.js';
 import type { Peer } from './peer.js';
 import type { DeliveryPorts } from './ports.js';
 import { Presence } from './presence.js';
@@ -203,16 +194,14 @@ export class Subscriptions {
 
   /** Give it a cursor that fits the peer, which may be another one than before. */
   private _updateCursor(state: SubscriptionState, moved: boolean): void {
-    const { cursor, request, answered } = state;
+    const { cursor } = state;
     if (cursor.usesSeq === this._context.peer?.features.has('seq') && !moved) return;
-    state.answered = false;
-    const { newest: since, topics } = cursor;
-    state.cursor = this._cursorFor(answered ? { ...request, since, after: undefined } : request);
-    if (!answered) return;
-    for (const topic of topics) {
-      const reason = moved ? 'node_changed' : 'unproven';
-      this._deliveries.gap(request.sub, gap(topic, reason), false);
+    if (state.answered) {
+      state.answered = false;
+      state.request = { ...state.request, since: cursor.newest, after: undefined };
+      state._steps = cursor.topics.map((topic) => gap(topic, moved ? 'node_changed' : 'unproven'));
     }
+    state.cursor = this._cursorFor(state.request);
   }
 
   private _nextRef(kind: string): string {
@@ -330,10 +319,9 @@ export class Subscriptions {
     return granted.length > 0;
   }
 
-  private _admit({ request, cursor, _replay }: SubscriptionState): Envelope[] {
-    const steps: Step[] = [];
-    const rest = cursor.replay(_replay, steps);
-    const shown = steps.filter((step) => isGap(step) || !OF_PRESENCE.test(step.type));
+  private _admit({ request, cursor, _replay, _steps }: SubscriptionState): Envelope[] {
+    const rest = cursor.replay(_replay, _steps);
+    const shown = _steps.splice(0).filter((step) => isGap(step) || !OF_PRESENCE.test(step.type));
     const many = shown.filter((step) => !isGap(step)).length > 1;
     for (const step of shown) {
       if (isGap(step)) this._deliveries.gap(request.sub, step, many);

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from hanzoai.pubsub.session.cursor import Replay
 
 if TYPE_CHECKING:
+    from hanzoai.pubsub.gap import Gap
     from hanzoai.pubsub.generated.wire import Denial
     from hanzoai.pubsub.session.cursor import Cursor
     from hanzoai.pubsub.session.requests import Subscribe
@@ -26,7 +27,7 @@ class SubscriptionState:
     """One subscription of the user.
 
     Attributes:
-        request: What the user requested.
+        request: What the user requested; on another peer, the messages since the last one.
         cursor: Its position.
         patterns: The active patterns.
         phase: Pending, joining or live.
@@ -36,6 +37,8 @@ class SubscriptionState:
         reported: The program knows the answer on this connection: another request only recovers
             messages.
         denied: Patterns denied by earlier answers, for the next report.
+        gaps: Gaps that begin with a change of the peer. They are reported with the next answer:
+            what is published until then may be missing, too.
         replay: What has arrived for the open request.
     """
 
@@ -48,6 +51,7 @@ class SubscriptionState:
     retry_pending: bool = False
     reported: bool = False
     denied: list[Denial] = field(default_factory=list["Denial"])
+    gaps: list[Gap] = field(default_factory=list["Gap"])
     replay: Replay = field(default_factory=Replay)
 
     def __post_init__(self) -> None:

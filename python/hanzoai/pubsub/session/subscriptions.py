@@ -6,6 +6,7 @@ HIP-56 H-042, H-043, H-046; REC-1 to REC-3, HIST-1.
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING, Final, cast
 
 from hanzoai.pubsub.gap import Gap
@@ -283,7 +284,8 @@ class Subscriptions:
         steps, rest = state.cursor.replay(replay)
         sub = state.request.sub
         run: list[Message] = []
-        for step in steps:
+        gaps, state.gaps = state.gaps, []
+        for step in chain(gaps, steps):
             if isinstance(step, Gap):
                 if run:
                     self._deliver(sub, run, len(run) > 1)
@@ -341,14 +343,13 @@ class Subscriptions:
         """Give it a cursor that fits the peer; `moved`: its positions are from another node."""
         if state.cursor.uses_seq == ("seq" in peer.features) and not moved:
             return
-        request, old = state.request, state.cursor
         if state.answered:
             state.answered = False
-            request = replace(request, since=old.newest, after={})
+            old = state.cursor
+            state.request = replace(state.request, since=old.newest, after={})
             reason: GapReason = "node_changed" if moved else "unproven"
-            for topic in old.topics:
-                self._ports.gap(state.request.sub, Gap(topic, None, None, None, reason))
-        state.cursor = self.cursors(request, self._context.options)
+            state.gaps = [Gap(topic, None, None, None, reason) for topic in old.topics]
+        state.cursor = self.cursors(state.request, self._context.options)
 
     # ---------------------------------------------------------------- routes
 
