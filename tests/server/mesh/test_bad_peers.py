@@ -14,6 +14,8 @@ import msgspec
 import pytest
 
 from hanzoai.pubsub import Gap, Message
+from pubsub_server.backplanes.mesh.link import Link
+from pubsub_server.backplanes.mesh.peering import Peering
 from tests.ports import free_port
 from tests.server.mesh.proxies import Relay
 from tests.server.mesh.rig import MeshNode, joined, node, nodes
@@ -249,6 +251,55 @@ async def test_another_version_of_the_mesh_is_refused() -> None:
         peer.write(7, hello(one, version=2))
         await peer.ended()
         assert one.mesh.counts.refused == 1
+
+
+async def test_a_peer_that_is_refused_for_its_version_gets_the_version_of_this_node_first() -> None:
+    sent: list[bytes] = []
+
+    class Peer(asyncio.Transport):
+        def write(self, data: bytes | bytearray | memoryview) -> None:
+            sent.append(bytes(data))
+
+        def abort(self) -> None:
+            sent.append(b"closed")
+
+        def get_write_buffer_size(self) -> int:
+            return 0
+
+    async with node() as one:
+        theirs = hello(one, version=2)
+        link = Link(
+            one.mesh,
+            Peering(one.mesh.terms, b"n" * 16, dialed=False, now=0),
+            asyncio.get_running_loop(),
+            1 << 20,
+            None,
+        )
+        # The hello of the peer is there before this node has sent its own.
+        link.connection_made(Peer())
+        link.data_received(b"\x07" + len(theirs).to_bytes(4) + theirs)
+    ours, end = sent
+    assert (msgspec.msgpack.decode(ours[5:])["version"], end) == (1, b"closed")
+
+
+async def test_a_configured_address_of_another_version_is_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def greet_as_later(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        theirs = pack({**later, "nonce": os.urandom(16)})
+        writer.write(b"\x07" + len(theirs).to_bytes(4) + theirs)
+        writer.close()
+
+    later = {"version": 2, "node": "z" * 16, "start": "s", "address": "", "keyed": False}
+    async with await asyncio.start_server(greet_as_later, "127.0.0.1", 0) as server:
+        address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        async with node(address) as one:
+            await until(lambda: one.mesh.counts.refused >= 2)
+    warnings = [each.getMessage() for each in caplog.records if address in each.getMessage()]
+    assert warnings == [
+        f"mesh: closed the connection to {address}: The peer uses version 2 of the mesh, this node"
+        " 1; install the same server on both nodes."
+    ]
 
 
 async def test_a_node_that_dials_itself_notices_and_continues() -> None:

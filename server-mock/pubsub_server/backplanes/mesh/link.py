@@ -95,6 +95,8 @@ class Link(asyncio.Protocol):
                 if self.ended:
                     return
         except FrameError as error:
+            # The peer finds the reason in the hello of this node, if it is the version or the key.
+            self.flush()
             self.cut(error.reason, str(error))
             return
         self.write_pending()

@@ -133,7 +133,7 @@ class Mesh:
         self._tick_at: asyncio.TimerHandle | None = None
         self._every = max(0.01, min(terms.heartbeat, terms.window) / 5)
         self._settling = Settling(self._loop)
-        # Addresses that close connections before the greeting, and are in the log.
+        # Addresses of connections that ended before the greeting, and are in the log.
         self._reported: set[str] = set()
         self._log_stranger_at = 0.0
         self._announcing = False
@@ -347,16 +347,13 @@ class Mesh:
             if reason == "myself":
                 self._members.mine(link.address)
             elif reason == "closed" and link.peering.hello is None:
-                self._report_closed(link.address)
+                self._report_closed(link.address, now)
         if reason == "stalled":
             counts.stalled += 1
         elif reason not in EXPECTED and reason != "dead":
             counts.refused += 1
-        stranger = link.address is None and remote is None
-        if reason not in EXPECTED and not (stranger and now < self._log_stranger_at):
+        if reason not in EXPECTED and (remote is not None or self._may_log(link.address, now)):
             logger.warning("mesh: closed the connection to %s: %s", _name(link, remote), detail)
-            if stranger:
-                self._log_stranger_at = now + LOG_STRANGERS_EVERY
         if remote is not None and used:
             remote.missed |= link.unconfirmed
             self._remotes.disconnect(remote, now, for_good=remote.plain or reason == "left")
@@ -386,16 +383,30 @@ class Mesh:
             silent = max(strangers, key=lambda each: each.peering.silence(now))
             silent.cut("greeting_limit", "too many connections have not completed the greeting")
 
-    def _report_closed(self, address: str) -> None:
+    def _report_closed(self, address: str, now: float) -> None:
         """Log the first connection in a row that ended without a hello."""
-        if self._ending or address in self._reported or not self._members.configured(address):
+        if self._ending or not self._members.configured(address):
             return
-        self._reported.add(address)
-        logger.warning(
-            "mesh: %s closes connections before the greeting; check that this node and that one"
-            " both use mesh_tls_cert, or neither; trying again",
-            address,
-        )
+        if self._may_log(address, now):
+            logger.warning(
+                "mesh: %s closes connections before the greeting; check that this node and that"
+                " one both use mesh_tls_cert, or neither; trying again",
+                address,
+            )
+
+    def _may_log(self, address: str | None, now: float) -> bool:
+        """Whether to log that a connection ended before the greeting.
+
+        Args:
+            address: The dialed address; one from the settings is logged once.
+            now: Monotonic seconds.
+        """
+        if address is not None and self._members.configured(address):
+            is_new = address not in self._reported
+            self._reported.add(address)
+        elif is_new := now >= self._log_stranger_at:
+            self._log_stranger_at = now + LOG_STRANGERS_EVERY
+        return is_new
 
     def _link(self, address: str | None) -> Link:
         peering = Peering(
