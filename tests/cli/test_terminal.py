@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import re
 import sys
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hanzoai.pubsub import PubSubClient
-from hanzoai.pubsub.cli import stream
+from hanzoai.pubsub.cli import publish, stream
 from hanzoai.pubsub.cli.exits import Exit
 from hanzoai.pubsub.cli.main import main
 from hanzoai.pubsub.cli.presence import differences
@@ -206,6 +207,22 @@ async def test_the_summary_of_published_lines_is_one_line_of_text(
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"1\n2\n")))
     code, text = await shell.run("publish", "demo.a", "--data", "-", "--type", "n")
     assert (code, text) == (Exit.OK, "published 2  duplicates 0  failed 0  unknown 0\n")
+
+
+async def test_counts_of_a_long_publish_appear_while_it_runs(
+    shell: Shell, server: RunningServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    screen = Terminal()
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(publish, "PROGRESS", 0)
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"1\nx\n2\n")))
+    _, text = await shell.run("publish", "demo.a", "--data", "-", "--type", "n")
+    shown = screen.getvalue()
+    assert "\r\x1b[2Kpublished 0  duplicates 0" in shown
+    assert re.search(r"\r\x1b\[2K(\x1b\[[\d;]*m)?invalid_payload \(line 2\)", shown)
+    assert shown.endswith("\r\x1b[2K")
+    assert text == "published 2  duplicates 0  failed 1  unknown 0\n"
 
 
 async def test_doctor_marks_each_check_and_names_no_cause_for_a_healthy_server(

@@ -27,6 +27,9 @@ Part = str | tuple[str, str]
 _JSON_ESCAPED: Final = {code: f"\\u{code:04x}" for code in ESCAPED if code >= 0x7F}
 """What affects a terminal, as JSON writes it; JSON already escapes characters below 0x20."""
 
+_ERASE: Final = "\r\x1b[2K"
+"""Back to the start of the line of a terminal, without its text."""
+
 _REMEDIES: Final = {
     "insecure_url": "Use wss:// or https://, or pass --allow-insecure on a trusted network.",
     "token_expired": "Set HANZO_PUBSUB_TOKEN to a new token, or pass --token-file and renew the "
@@ -62,13 +65,16 @@ class Output:
         self.pretty = not as_json and self.out.isatty()
         self.pretty_errors = not as_json and self.err.isatty()
         self._consoles: dict[bool, Console | None] = {}
+        self._has_progress = False
 
     def record(self, value: Json) -> None:
         """Write one result as a line of JSON, and flush."""
+        self._erase()
         _write_json(self.out, value)
 
     def line(self, *parts: Part, error: bool = False) -> None:
         """Write a line of text, made safe for the terminal."""
+        self._erase()
         stream = self.err if error else self.out
         console = self._console(error)
         if console is None:
@@ -79,6 +85,7 @@ class Output:
 
     def item(self, head: Sequence[Part], *parts: Part, error: bool = False) -> None:
         """Write a heading and a text that is wrapped beside it."""
+        self._erase()
         console = self._console(error)
         if console is None:
             self.line(*head, *parts, error=error)
@@ -109,6 +116,13 @@ class Output:
         for row in rows:
             table.add_row(*(_styled([cell]) for cell in row))
         console.print(table)
+
+    def progress(self, text: str) -> None:
+        """Show a text on the terminal until the next output. Elsewhere, do nothing."""
+        if self.pretty_errors and os.environ.get("TERM") != "dumb":
+            self.err.write(_ERASE + printable(text))
+            self.err.flush()
+            self._has_progress = True
 
     def note(self, event: str, message: str, *, style: str = "dim", **fields: Any) -> None:
         """Write a note to standard error.
@@ -147,6 +161,12 @@ class Output:
             remedy=remedy,
             **{name: value for name, value in known.items() if value is not None},
         )
+
+    def _erase(self) -> None:
+        if self._has_progress:
+            self._has_progress = False
+            self.err.write(_ERASE)
+            self.err.flush()
 
     def _console(self, error: bool) -> Console | None:
         """The console of rich for a terminal; None if rich is not installed."""

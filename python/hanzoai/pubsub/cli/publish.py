@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 IN_FLIGHT: Final = 256
 """Maximum messages that wait for their answer."""
+PROGRESS: Final = 1.0
+"""Seconds between two updates of the counts on a terminal."""
 FIELDS: Final = frozenset({"type", "data", "ttl", "id", "meta"})
 _DATA: Final = "Pass --data JSON, --data @FILE or --data -."
 _HOPELESS: Final = frozenset({Exit.AUTH, Exit.FORBIDDEN, Exit.CONNECTION})
@@ -205,14 +207,26 @@ class _Lines:
             rate = None if self._ps.limits is None else self._ps.limits.publish_rate
             self._slots = asyncio.Semaphore(in_flight(rate, self._timeout))
             working = asyncio.create_task(self._work())
+            showing = asyncio.create_task(self._show())
             try:
                 await asyncio.shield(working)
             except asyncio.CancelledError:
                 self._end()
                 await working
                 raise
+            finally:
+                showing.cancel()
         finally:
             await self._ps.close()
+
+    def counts(self) -> dict[str, int]:
+        """How many lines have each result."""
+        return {name: getattr(self, name) for name in self.COUNTS}
+
+    async def _show(self) -> None:
+        while True:
+            await asyncio.sleep(PROGRESS)
+            self._output.progress(_summary(self.counts()))
 
     async def _work(self) -> None:
         if self._over:
@@ -286,9 +300,12 @@ async def _publish_lines(args: Namespace, output: Output) -> int:
     try:
         await lines.run()
     finally:
-        counts = {name: getattr(lines, name) for name in lines.COUNTS}
         if output.pretty:
-            output.line("  ".join(f"{name} {value:,}" for name, value in counts.items()))
+            output.line(_summary(lines.counts()))
         else:
-            output.record(counts)
+            output.record(lines.counts())
     return lines.worst or (Exit.FAILED if lines.failed or lines.unknown else Exit.OK)
+
+
+def _summary(counts: dict[str, int]) -> str:
+    return "  ".join(f"{name} {value:,}" for name, value in counts.items())
