@@ -9,6 +9,7 @@ import { createInterface } from 'node:readline';
 import { type TestContext, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { build } from 'esbuild';
+import WebSocket from 'ws';
 
 import { PubSub } from '../../js/src/index.js';
 import { writeStream } from '../../js/src/streams/index.js';
@@ -86,7 +87,7 @@ test('a Node server answers with a token stream, and leaves it with the browser'
   await readers(server, 'demo.chat.left', 0);
 
   const token = server.token('--user', 'writer', '--service');
-  const ps = new PubSub({ url: server.ws, restUrl: server.http, token });
+  const ps = new PubSub({ url: server.ws, restUrl: server.http, token, WebSocket });
   atEnd(t, () => ps.close());
   const answer = await fetch(`${url}/?session=abc`, { signal: AbortSignal.timeout(BOUND) });
   await readers(server, 'demo.chat.abc', 1);
