@@ -4,7 +4,7 @@ import { describe, test } from 'node:test';
 import { decodeCanonical } from '../../js/src/wire/canonical.js';
 import { decode, encode } from '../../js/src/wire/codec.js';
 import { type Decoded, Malformed, Unknown } from '../../js/src/wire/decoded.js';
-import { decodeEvent } from '../../js/src/wire/lenient.js';
+import { decodeEvent } from '../../js/src/wire/readings.js';
 import { load } from './files.js';
 import { canonical } from './traces/mapping.js';
 

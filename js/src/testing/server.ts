@@ -107,7 +107,7 @@ export class MemoryServer<C extends Clock = VirtualClock> {
       BACKGROUND.load(),
       import('../runtime/http_operations.js'),
       import('../transports/sse.js'),
-      import('../wire/lenient.js'),
+      import('../wire/readings.js'),
       import('../streams/reading.js'),
       import('../streams/writer.js'),
     ]);

@@ -39,6 +39,7 @@ import { errorInfo, Rest } from '../http/rest.js';
 import { actionOf } from '../session/events.js';
 import type { ClientOptions } from '../settings/options.js';
 import { type Decoded, Malformed, Unknown } from '../wire/decoded.js';
+import { decodeEvent } from '../wire/readings.js';
 import { EventParser } from './event_stream.js';
 import { StreamPublisher } from './stream_publisher.js';
 import { StreamSubscriptions } from './stream_subscriptions.js';
@@ -302,8 +303,6 @@ export class SseTransport implements Transport {
     this._reading = abort;
     if (this._opening === abort) this._opening = undefined;
     this._introduce(response.headers.get('Client-Id'));
-    // Loaded like this, it is one chunk for sockets and streams.
-    const { decodeEvent } = await import('../wire/lenient.js');
     const parser = new EventParser(this._options.maxFrame);
     for await (const bytes of bytesOf(response, Infinity)) {
       this._received();

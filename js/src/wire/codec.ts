@@ -2,7 +2,7 @@
  * Converts between text and frames: writes one canonical form, and accepts every plausible one.
  *
  * A canonical frame takes the fast path through one generated guard. Every other frame goes through
- * `lenient`, which knows the other forms that HIP-56 allows, and is loaded when the first of them
+ * `readings`, which knows the other forms that HIP-56 allows, and is loaded when the first of them
  * arrives. Input from the network never causes an exception, and no reason or log contains a
  * payload.
  */
@@ -13,7 +13,7 @@ import { DEPTH_MAX, type Decoded, isDeep } from './decoded.js';
 const ESCAPE = '\\';
 const SURROGATE = /\\u[dD][89a-fA-F]/;
 
-let lenient: typeof import('./lenient.js') | undefined;
+let readings: typeof import('./readings.js') | undefined;
 
 /**
  * Parse one frame of a socket. Returns a promise if the frame is not canonical and the lenient
@@ -33,9 +33,9 @@ export function decode(data: string | Uint8Array): Decoded | Promise<Decoded> {
       // Some peers send text that is almost JSON.
     }
   }
-  if (lenient) return lenient.decodeLeniently(data);
-  return import('./lenient.js').then((module) => {
-    lenient = module;
+  if (readings) return readings.decodeLeniently(data);
+  return import('./readings.js').then((module) => {
+    readings = module;
     return module.decodeLeniently(data);
   });
 }

@@ -1,5 +1,6 @@
 /**
- * Reads every plausible form of a HIP-56 frame, and converts it to the canonical form.
+ * Reads texts that are not canonical: almost JSON, and every plausible form of a HIP-56 frame, which
+ * it converts to the canonical one.
  *
  * One JSON object cannot hold both the `type` of a frame and the `type` of the message in it, but
  * HIP-56 requires both. So peers may send a message nested under `message`, `envelope` or
@@ -18,11 +19,13 @@ import {
   isEnvelope,
   isPresenceMember,
   isSender,
+  isServerFrame,
   type PresenceMember,
   SERVER_FRAMES,
   type Sender,
   type ServerFrame,
 } from '../generated/wire.js';
+import { type Decoded, isDeep, Malformed, Unknown } from './decoded.js';
 import { type Guard, isCount, isObject, type JsonObject } from './guard.js';
 import { messageId } from './ids.js';
 
@@ -48,11 +51,82 @@ const USUAL: Readonly<Record<string, JsonObject>> = {
   unsubscribed: { topics: [] },
 };
 
+/** Maximum characters of an unknown type. */
+const SHOWN = 64;
+const LONE = /\\u[dD][89a-fA-F]/;
+const ESCAPES = /\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]..|u[dD][89a-fA-F]..|.)/gs;
+const NUMBERS = /"(?:[^"\\]|\\.)*"|-?Infinity|NaN/gs;
+const IN_JSON: ReadonlyMap<string, string> = new Map([
+  ['NaN', 'null'],
+  ['Infinity', '1e999'],
+  ['-Infinity', '-1e999'],
+]);
+
+/** Parse one frame of a socket in any of its forms. Never throws. */
+export function decodeLeniently(data: string | Uint8Array): Decoded {
+  const value = parse(data);
+  if (value instanceof Malformed || isServerFrame(value)) return value;
+  const { type } = value;
+  return finish(readFrame(value), typeof type === 'string' ? type : '');
+}
+
+/**
+ * Parse one server-sent event (HIP-56 SSE). Never throws.
+ *
+ * @param event Its name; `message` if it has none.
+ * @param data Its data: an envelope for `message`, `{topics, history}` for `subscribed`, `{topic,
+ *   members}` for `presence`, or a whole frame.
+ */
+export function decodeEvent(event: string, data: string | Uint8Array): Decoded {
+  const value = parse(data.length ? data : '{}');
+  return value instanceof Malformed ? value : finish(readEvent(event, value), event);
+}
+
+function finish(read: ServerFrame | string | undefined, kind: string): Decoded {
+  if (typeof read === 'string') return new Malformed(read);
+  return (
+    read ??
+    new Unknown(
+      Array.from(kind.slice(0, 2 * SHOWN))
+        .slice(0, SHOWN)
+        .join(''),
+    )
+  );
+}
+
+function parse(data: string | Uint8Array): JsonObject | Malformed {
+  let text: string;
+  try {
+    text = typeof data === 'string' ? data : new TextDecoder('utf-8', { fatal: true }).decode(data);
+  } catch {
+    return new Malformed('not UTF-8');
+  }
+  const paired = text.replace(/^\ufeff/, '').replace(ESCAPES, pairOrReplace);
+  const value =
+    json(paired) ?? json(paired.replace(NUMBERS, (found) => IN_JSON.get(found) ?? found));
+  // Don't add the message of the engine: it would quote the text.
+  if (!value) return new Malformed('not JSON');
+  if (!isObject(value.json)) return new Malformed('not a JSON object');
+  return isDeep(value.json) ? new Malformed('not JSON: nested too deeply') : value.json;
+}
+
+function json(text: string): { readonly json: unknown } | undefined {
+  try {
+    return { json: JSON.parse(text) };
+  } catch {
+    return undefined;
+  }
+}
+
+function pairOrReplace(found: string): string {
+  return found.length === 6 && LONE.test(found) ? '\\ufffd' : found;
+}
+
 /**
  * Read a parsed frame. Returns the frame, the reason why it is malformed, or undefined for an
  * unknown type.
  */
-export function readFrame(fields: JsonObject): ServerFrame | string | undefined {
+function readFrame(fields: JsonObject): ServerFrame | string | undefined {
   const { type: kind = 'type' in fields ? null : 'message' } = fields;
   if (typeof kind !== 'string') return '`type` is not a string';
   if (kind === 'message') return readMessage(appType(fields), fields);
@@ -69,7 +143,7 @@ export function readFrame(fields: JsonObject): ServerFrame | string | undefined 
  * On an event stream, the name of the event is the type of the frame, so `type` is the
  * application's type. `message` carries a bare envelope.
  */
-export function readEvent(event: string, fields: JsonObject): ServerFrame | string | undefined {
+function readEvent(event: string, fields: JsonObject): ServerFrame | string | undefined {
   const { type: kind } = fields;
   if (event === 'message') {
     if (nested(fields) || (kind === 'message' && appType(fields) !== 'message')) {

@@ -18,7 +18,7 @@ await Promise.all([
   import('../../../js/src/runtime/background.js'),
   import('../../../js/src/dialects/plain/plain_dialect.js'),
   import('../../../js/src/transports/sse.js'),
-  import('../../../js/src/wire/lenient.js'),
+  import('../../../js/src/wire/readings.js'),
 ]);
 
 interface Timer {
