@@ -34,7 +34,7 @@ const LAYERS = [
   ['values', 'topics', 'users', 'runtime/waiting'],
   ['log_text'],
   ['compact', 'errors', 'gap', 'clock', 'version', 'payload_bytes'],
-  ['prerendering'],
+  ['error_text', 'prerendering'],
   ['generated'],
   ['build'],
 ];

@@ -39,11 +39,9 @@
  */
 
 import { DEVELOPMENT } from './build.js';
+import { explain, shorten } from './error_text.js';
 import type { Gap } from './gap.js';
 import { CODES, type Code, type ErrorName } from './generated/errors.js';
-
-/** Maximum characters of a server's text in an error. */
-const LONGEST = 2_000;
 
 /** Separators of words and topics in a message. */
 const SEPARATORS = /[^\w.*-]+|\.(?![\w*-])/;
@@ -406,17 +404,4 @@ export function fromCode(code: string, message?: string, details: ErrorDetails =
 function usualCode(name: string): string {
   for (const { code, error } of CODES.values()) if (error === name) return code;
   return '';
-}
-
-/** @internal The message, the remedy, and where the code is described. */
-export function explain(message: string, remedy: string, code: string): string {
-  if (!remedy) return message;
-  const text = `${message}${/[.!?]$/.test(message) ? '' : '.'} ${remedy}`;
-  return DEVELOPMENT && CODES.has(code) ? `${text} See ${CODES.get(code)?.docs}` : text;
-}
-
-/** @internal Cut by code points, as every SDK does. */
-export function shorten(text: string, most: number = LONGEST): string {
-  const characters = [...text];
-  return characters.length > most ? `${characters.slice(0, most).join('')}…` : text;
 }

@@ -4,7 +4,7 @@
  * A control character could change a terminal, and a line end could forge a line of a log.
  */
 
-import { shorten } from './errors.js';
+import { shorten } from './error_text.js';
 
 /** Maximum characters of such a text in a log. */
 const LOGGED_MAX = 300;

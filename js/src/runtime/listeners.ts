@@ -1,6 +1,7 @@
 /** Listeners and iterations of a client's events. */
 
-import { explain, PubSubError } from '../errors.js';
+import { explain } from '../error_text.js';
+import { PubSubError } from '../errors.js';
 import { logText } from '../log_text.js';
 import type { ClientEvents, Logger } from '../values.js';
 import { call, type Handler } from './handlers.js';
