@@ -185,6 +185,21 @@ for (const width of [1024, 1440]) {
   });
 }
 
+test('with the forced colours of a system the chosen topic stays marked', async (t) => {
+  const server = await startServer(t);
+  const bot = server.client({ token: server.token('--user', 'bot', '--service') });
+  await bot.publish('demo.chosen', { data: 1 });
+  const page = await openConsole(t, server, { forcedColors: 'active' });
+  const topic = page.locator('.topic-list button', { hasText: 'demo.chosen' });
+  const edge = (): Promise<string> =>
+    topic.evaluate((element) => getComputedStyle(element).borderInlineStartWidth);
+  await topic.waitFor();
+  const before = await edge();
+  await topic.click();
+  await page.locator('.topic-list [aria-pressed=true]', { hasText: 'demo.chosen' }).waitFor();
+  assert.notEqual(await edge(), before);
+});
+
 test('choosing a topic selects it for publishing', async (t) => {
   const server = await startServer(t);
   const bot = server.client({ token: server.token('--user', 'bot', '--service') });
