@@ -78,17 +78,28 @@ def test_what_a_node_has_not_delivered_is_replayed_if_the_log_has_it() -> None:
 def test_a_lost_log_with_messages_that_were_delivered_here_is_reported() -> None:
     former, between = 3_000_000, 6_000_000
     wanted = Wanted(None, {"demo.x": former}, None)
-    choice = choose_without_log("demo.x", wanted, between)
+    choice = choose_without_log("demo.x", wanted, START, between)
     assert choice is not None
     assert reported(choice) == ([], between, False, True)
     # The subscriber has the numbering that was delivered last, so its missing messages are counted.
-    choice = choose_without_log("demo.x", wanted, former + 9)
+    choice = choose_without_log("demo.x", wanted, START, former + 9)
     assert choice is not None
     assert reported(choice) == ([], former + 9, True, False)
     # It has all delivered messages, or none was delivered.
     for same in (former, former - 1, 0, None):
-        assert choose_without_log("demo.x", wanted, same) is None
-    assert choose_without_log("demo.x", Wanted(0, {}, None), between) is None
+        assert choose_without_log("demo.x", wanted, START, same) is None
+    assert choose_without_log("demo.x", Wanted(0, {}, None), START, between) is None
+
+
+def test_a_position_that_the_next_numbering_would_not_exceed_is_of_another_one() -> None:
+    wanted = Wanted(None, {"demo.x": START}, None)
+    for behind_it in (START - 1, 0, None):
+        assert choose_without_log("demo.x", wanted, START + 1, behind_it) is None
+        choice = choose_without_log("demo.x", wanted, START, behind_it)
+        assert choice is not None
+        assert reported(choice) == ([], None, False, True)
+    # The next numbering is above what a node has delivered.
+    assert choose_without_log("demo.x", wanted, START, START) is None
 
 
 def test_a_replay_by_time_over_two_numberings_is_complete_and_reports_the_reset() -> None:

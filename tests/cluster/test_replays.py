@@ -597,6 +597,22 @@ async def test_what_was_delivered_and_is_lost_with_the_log_is_counted_as_missing
         assert (answer.get("truncated"), answer["positions"]) == ([TOPIC], {TOPIC: seq})
 
 
+@pytest.mark.parametrize("pattern", [TOPIC, "demo.*"])
+async def test_a_position_that_redis_has_not_reached_is_reset_and_the_next_messages_arrive(
+    store: Store, pattern: str
+) -> None:
+    async with (
+        asyncio.timeout(BOUND),
+        nodes(store) as (node, other),
+        peer(node, node.token("alice")) as reader,
+        peer(other, other.token("carol")) as publisher,
+    ):
+        answer = await reader.subscribe(pattern, after={TOPIC: 2**53 - 1})
+        assert answer["reset"] == [TOPIC]
+        seq = await publish(publisher, 1)
+        assert await received(reader, seq) == [seq]
+
+
 async def test_a_stream_that_reported_a_loss_skips_late_messages_of_the_lost_log(
     store: Store,
 ) -> None:

@@ -23,6 +23,7 @@ from pubsub_server.backplanes.redis.reader import (
     choose,
     choose_without_log,
     end_of_lost,
+    first_of_next,
     gather,
 )
 from pubsub_server.backplanes.redis.roster import RedisRoster
@@ -357,6 +358,8 @@ class RedisBackplane:
                     names += await self._search(request)
                     names += self._lost(request, journal, set(names))
                 found = await self._reader.replay(names, wanted)
+                if foreign := self._foreign(request, found):
+                    found |= await self._reader.replay(foreign, wanted)
                 begun = await self._begun(asked, found)
                 read = {topic: 0 if log is None else log.last for topic, log in found.logs.items()}
                 # One repetition is enough: a log that still ends before it has lost messages.
@@ -385,7 +388,7 @@ class RedisBackplane:
             # If a position was requested, messages in transit replace those that the log has lost.
             live_after = self._tracks.live_after(journal, topic) if topic in wanted.after else None
             chosen = (
-                choose_without_log(topic, wanted, live_after)
+                choose_without_log(topic, wanted, first_of_next(read.now), live_after)
                 if log is None
                 else choose(topic, log, wanted, read.now, live_after)
             )
@@ -433,6 +436,15 @@ class RedisBackplane:
             if topic not in known
             and (tracks.unproven(topic) or tracks.live_after(journal, topic) not in (None, mark))
             and request.finds(topic)
+        ]
+
+    def _foreign(self, request: _Request, found: Snapshot) -> list[str]:
+        """Topics whose position Redis has not reached. A search does not find them without a log."""
+        first = first_of_next(found.now)
+        return [
+            topic
+            for topic, mark in request.wanted.after.items()
+            if mark >= first and topic not in found.logs and request.finds(topic)
         ]
 
     def instruments(self) -> Sequence[Instrument]:

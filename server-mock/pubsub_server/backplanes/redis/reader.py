@@ -377,18 +377,26 @@ def choose(topic: str, log: Log, wanted: Wanted, now: int, live_after: int | Non
     return Chosen(topic, entries, position or None, short, restarted)
 
 
-def choose_without_log(topic: str, wanted: Wanted, live_after: int | None) -> Chosen | None:
+def choose_without_log(
+    topic: str, wanted: Wanted, first: int, live_after: int | None
+) -> Chosen | None:
     """The part of a replay for a topic without a log; None for none.
 
     Args:
         topic: Its name.
         wanted: The requested start.
+        first: The lowest position that the next numbering can begin with, unless a node knows a
+            higher one.
         live_after: As for `choose`.
     """
     mark = wanted.after.get(topic)
-    if mark is None or live_after is None or live_after <= mark:
+    if mark is None or live_after == mark:
         # The first message of the next numbering reports the missing messages of this one.
         return None
+    if live_after is None or live_after < mark:
+        # The position is of another service, or of a clock that was ahead. Its client would take
+        # the messages of the next numbering for known ones.
+        return None if mark < first else Chosen(topic, (), None, truncated=False, reset=True)
     # Messages behind the position were delivered here, and the store has lost them. Where it lost
     # a later numbering, the size of the gap is unknown.
     reset = live_after - mark >= LEAP
@@ -417,7 +425,12 @@ def end_of_lost(unbroken: int) -> int:
     Args:
         unbroken: Unix ms since which the shard has lost no acknowledged message.
     """
-    return 1000 * unbroken - 1
+    return first_of_next(unbroken) - 1
+
+
+def first_of_next(now: int) -> int:
+    """The lowest position that a numbering can begin with at this Redis time, Unix ms."""
+    return 1000 * now
 
 
 def gather(found: Sequence[Chosen], unbroken: int) -> Replay:
