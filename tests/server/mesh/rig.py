@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from hanzoai.pubsub import PubSubClient
 from pubsub_server.backplanes.mesh.backplane import MeshBackplane
 from pubsub_server.testing import running_server
-from tests.server.protocols.peers import until
+from tests.server.protocols.peers import BOUND, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -52,7 +52,9 @@ class MeshNode:
         return self.mesh.terms.node
 
     def client(self, **options: Any) -> PubSubClient:
-        return PubSubClient(url=self.server.ws, token=self.server.service_token(), **options)
+        # A busy machine may take longer than the default.
+        patient = {"operation_timeout": BOUND, **options}
+        return PubSubClient(url=self.server.ws, token=self.server.service_token(), **patient)
 
     def wanting(self, topic: str) -> set[str]:
         """Ids of the connected nodes that want a topic."""
