@@ -439,7 +439,7 @@ class RedisBackplane:
         ]
 
     def _foreign(self, request: _Request, found: Snapshot) -> list[str]:
-        """Topics whose position Redis has not reached. A search does not find them without a log."""
+        """Topics above Redis time: if they have no log, a search does not find them."""
         first = first_of_next(found.now)
         return [
             topic
