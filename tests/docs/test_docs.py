@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-NOT_RUN_AT_MOST = 20
+NOT_RUN_AT_MOST = 21
 _ADDRESS = re.compile(r"https://pubsub\.hanzo\.ai/docs/([\w/-]+)/(?:#([\w-]+))?")
 
 
