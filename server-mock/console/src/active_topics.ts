@@ -56,8 +56,7 @@ export class Topics {
 
   /** Request the list now, and measure the rates. */
   async poll(): Promise<void> {
-    await this._request();
-    this._tick();
+    this._tick(await this._request());
   }
 
   /** If there are too many topics to list, list those whose names begin with this text. */
@@ -68,11 +67,13 @@ export class Topics {
     this._show();
   }
 
-  private async _request(): Promise<void> {
-    if (this._asking || this._ps.state !== 'connected') return;
+  /** Returns whether all messages until now are counted. */
+  private async _request(): Promise<boolean> {
+    if (this._asking || this._ps.state !== 'connected') return false;
     this._asking = true;
     try {
       if (this.listed.peek() !== false) await this._ask();
+      return true;
     } catch (error) {
       if (error instanceof PermissionDenied) this.listed.value = false;
       // Don't report the error: the connection state shows it.
@@ -80,6 +81,7 @@ export class Topics {
     } finally {
       this._asking = false;
     }
+    return false;
   }
 
   private async _ask(): Promise<void> {
@@ -116,7 +118,14 @@ export class Topics {
     return known;
   }
 
-  private _tick(): void {
+  private _tick(counted: boolean): void {
+    if (!counted) {
+      // What is published meanwhile counts with the next answer, over the whole time.
+      for (const { rates } of this._known.values()) rates.push(0, 1);
+      this.all.push(0, 1);
+      this._show();
+      return;
+    }
     const at = performance.now();
     const seconds = (at - this._lastTick) / 1000;
     // At once after a reconnect: the rate of a moment says nothing.
