@@ -5,7 +5,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdirSync, readFileSync, symlinkSync } from 'node:fs';
 import { join } from 'node:path';
-import { createInterface } from 'node:readline';
+import { createInterface, type Interface } from 'node:readline';
 import { type TestContext, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { build } from 'esbuild';
@@ -22,7 +22,13 @@ const SAMPLE = /^```ts title="answer_server.ts"\n(.*?)^```/ms;
 /** Prints the port of the program, which listens on any free one. */
 const PORT = `console.log(server.address().port)`;
 
-async function serve(t: TestContext, server: Server, node: string): Promise<string> {
+interface Serving {
+  readonly url: string;
+  /** The lines that the program logs. */
+  readonly log: Interface;
+}
+
+async function serve(t: TestContext, server: Server, node: string): Promise<Serving> {
   const folder = join(APPLICATION, 'answer-server');
   mkdirSync(join(folder, 'node_modules', '@hanzoai'), { recursive: true });
   const link = join(folder, 'node_modules', '@hanzoai', 'pubsub');
@@ -50,7 +56,7 @@ async function serve(t: TestContext, server: Server, node: string): Promise<stri
       HANZO_PUBSUB_REST_URL: server.http,
       HANZO_PUBSUB_TOKEN: server.token('--user', 'answers', '--service'),
     },
-    stdio: ['ignore', 'pipe', 'ignore'],
+    stdio: ['ignore', 'pipe', 'pipe'],
   });
   const ended = once(child, 'exit');
   atEnd(t, async () => {
@@ -58,7 +64,7 @@ async function serve(t: TestContext, server: Server, node: string): Promise<stri
     await ended;
   });
   const [port] = await bounded(once(createInterface({ input: child.stdout }), 'line'), 'the port');
-  return `http://127.0.0.1:${port}`;
+  return { url: `http://127.0.0.1:${port}`, log: createInterface({ input: child.stderr }) };
 }
 
 /** Wait until the server has so many connections that read this topic. */
@@ -77,7 +83,7 @@ async function readers(server: Server, topic: string, count: number): Promise<vo
 test('a Node server answers with a token stream, and leaves it with the browser', async (t) => {
   const server = await Server.start();
   atEnd(t, () => server.stop());
-  const url = await serve(t, server, await findNode(24));
+  const { url, log } = await serve(t, server, await findNode(24));
 
   const over = new AbortController();
   const left = await fetch(`${url}/?session=left`, { signal: over.signal });
@@ -96,4 +102,9 @@ test('a Node server answers with a token stream, and leaves it with the browser'
   await writer.complete();
   const names = [...(await answer.text()).matchAll(/^event: (\w+)$/gm)].map(([, name]) => name);
   assert.deepEqual(names, ['started', 'delta', 'done']);
+
+  const logged = bounded(once(log, 'line'), 'the error');
+  const wrong = await fetch(`${url}/?session=*`, { signal: AbortSignal.timeout(BOUND) });
+  await assert.rejects(wrong.text());
+  assert.match(String(await logged), /InvalidTopic/);
 });

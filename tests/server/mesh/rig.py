@@ -53,7 +53,7 @@ class MeshNode:
 
     def client(self, **options: Any) -> PubSubClient:
         # A busy machine may take longer than the default.
-        patient = {"operation_timeout": BOUND, **options}
+        patient: dict[str, Any] = {"operation_timeout": BOUND, **options}
         return PubSubClient(url=self.server.ws, token=self.server.service_token(), **patient)
 
     def wanting(self, topic: str) -> set[str]:
