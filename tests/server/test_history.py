@@ -515,6 +515,16 @@ def test_a_position_that_a_new_log_would_not_exceed_is_of_another_numbering(patt
     assert found.positions == ({"t": start - 1} if pattern == "t" else {})
 
 
+def test_a_foreign_position_is_reported_only_of_topics_that_are_wanted_and_may_be_read() -> None:
+    lab = Lab()
+    marks = dict.fromkeys(("t", "s.open", "s.closed", "other"), lab.now * SEQ_PER_MS)
+
+    def is_open(topic: str) -> bool:
+        return topic != "s.closed"
+
+    assert lab.replay("t", "s.*", after=marks, allowed=is_open).reset == ["t", "s.open"]
+
+
 def test_starts_are_bounded_as_logs_are() -> None:
     lab = Lab(max_topics=2)
     reported = [lab.replay(f"t{n}").positions[f"t{n}"] for n in range(3)]

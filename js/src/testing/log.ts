@@ -117,7 +117,10 @@ export class Store {
     for (const pattern of patterns) trie.insert(pattern, pattern);
     let entries: Entry[] = [];
     const truncated: string[] = [];
-    const reset = Object.keys(after).filter((topic) => this._isForeign(topic, after, now));
+    const reset = Object.keys(after).filter(
+      // Of a topic that the subscriber may not read, even this shows whether it has messages.
+      (topic) => trie.match(topic).length && mayRead(topic) && this._isForeign(topic, after, now),
+    );
     const positions: Record<string, number> = {};
     for (const [topic, log] of this._logs) {
       if (!trie.match(topic).length || !mayRead(topic)) continue;

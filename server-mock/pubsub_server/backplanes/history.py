@@ -10,7 +10,7 @@ from collections import OrderedDict
 from heapq import nsmallest
 from typing import TYPE_CHECKING, Final
 
-from hanzoai.pubsub.topics import is_wildcard
+from hanzoai.pubsub.topics import TopicTrie, is_wildcard
 from hanzoai.pubsub.wire.ids import message_id
 from pubsub_server.backplane import Entry, Page, Published, Replay, TopicReport
 from pubsub_server.backplanes.ids import IdMemory, Seen
@@ -340,6 +340,12 @@ class MemoryStore:
         found: dict[str, TopicLog] = {}
         starts: dict[str, int] = {}
         reset = [topic for topic, seq in after.items() if self._is_foreign(topic, seq, now)]
+        if reset:
+            # Of a topic that the subscriber may not read, even this shows whether it has messages.
+            trie: TopicTrie[None] = TopicTrie()
+            for each in (*topics, *patterns):
+                trie.insert(each, None)
+            reset = [topic for topic in reset if trie.match(topic) and allowed(topic)]
         for topic in topics:
             log = self._logs.get(topic)
             if log is not None:

@@ -417,6 +417,14 @@ for (const pattern of ['a.b', 'a.*']) {
   });
 }
 
+test('a position of a topic that is not subscribed is ignored', async () => {
+  await using server = await new MemoryServer().start();
+  const after = { 'b.c': Number.MAX_SAFE_INTEGER };
+  const sub = await server.client().subscribe('a.*', { after });
+  await server.publish('a.b', { data: 1 });
+  assert.deepEqual((await take(sub.events(), 1)).map(tell), [1]);
+});
+
 test('the replay of a pattern is in the order of timestamps', async () => {
   await using server = await new MemoryServer().start();
   for (const [topic, data] of [
