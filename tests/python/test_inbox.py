@@ -54,6 +54,22 @@ def test_a_full_queue_drops_the_oldest_and_reports_one_gap_per_topic() -> None:
     assert inbox.stats().gaps == 2
 
 
+def test_a_queue_that_dropped_messages_is_full_until_the_program_has_taken_their_gap() -> None:
+    inbox = make(messages=100, size=2_000)
+    for seq in range(3):
+        inbox.put([envelope(seq, size=1_000)])
+    assert inbox.full
+    assert inbox.take() == Gap("a", 0, 1, 2, "slow_consumer")
+    assert not inbox.full
+
+
+def test_a_queue_that_has_ended_is_near_no_limit() -> None:
+    inbox = make(messages=1, policy="error")
+    assert inbox.put([envelope(1)])
+    assert not inbox.put([envelope(2)])
+    assert inbox.finished
+
+
 def test_a_gap_of_the_session_is_merged_with_a_drop_that_overtakes_it() -> None:
     inbox = make(messages=2)
     inbox.put([envelope(1)])

@@ -86,10 +86,9 @@ export class Deliveries implements DeliveryPorts {
     this.inboxes.get(sub)?.join(topics, denied);
   }
 
-  /** Add an entry; let the program run if the inbox is full, and remove a failed subscription. */
+  /** Add an entry; let the program run if it must read first, and remove a failed subscription. */
   private _put(sub: number, entry: Entry, many: boolean, inbox = this.inboxes.get(sub)): void {
-    inbox?.put(entry, many);
-    if (!inbox?.full && !inbox?.finished) return;
+    if (!inbox?.put(entry, many)) return;
     this._client.crowded = true;
     // Not within the step of the session.
     if (inbox.finished) queueMicrotask(() => this.remove(sub));

@@ -98,12 +98,14 @@ export class Inbox extends Stream {
    *
    * @param many It is one of several of a replay, which may exceed the limits: they were requested
    * and are already in memory; dropping some would cause a gap that the program cannot prevent.
+   * @returns Whether the program should run before the next entry: a limit is reached, messages were
+   * dropped, or the subscription has ended.
    */
-  put(entry: Entry, many: boolean): void {
-    if (this.finished) return;
+  put(entry: Entry, many: boolean): boolean {
+    if (this.finished) return true;
     let size = OVERHEAD;
     if ('id' in entry) {
-      if (this.filter?.skips(entry)) return;
+      if (this.filter?.skips(entry)) return false;
       this._received += 1;
       size += measure(entry.data);
     } else if (entry.kind === 'gap') {
@@ -114,11 +116,10 @@ export class Inbox extends Stream {
     if (many) this._allowed = Math.max(this._allowed, this._queue._size);
     else if (this._isOver) this._shed();
     this.wake();
-  }
-
-  /** Whether a limit is reached; the reader of the transport then yields. */
-  get full(): boolean {
-    return this._queue._size >= this._bounds.messages || this._bytes >= this._bounds.bytes;
+    const { messages, bytes } = this._bounds;
+    return (
+      this.finished || this._front.size > 0 || this._queue._size >= messages || this._bytes >= bytes
+    );
   }
 
   /** The server has answered; without a granted topic the subscription ends. */

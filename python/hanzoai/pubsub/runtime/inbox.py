@@ -121,7 +121,7 @@ class Inbox:
             self._measure()
             self._check()
         self._waiters.notify()
-        return many or len(entries) > self._unmeasured - BURST
+        return many or (not self.finished and len(entries) > self._unmeasured - BURST)
 
     def takes(self, message: Message) -> bool:
         """Whether a message has a wanted type; one of another type only moves the position."""
@@ -218,17 +218,20 @@ class Inbox:
 
     @property
     def full(self) -> bool:
-        """Whether a bound is reached; the connection then lets the program run."""
-        return len(self._entries) >= self._most or self._bytes >= self._most_bytes
+        """Whether a bound is reached, or messages were dropped; the program should run then."""
+        return (
+            len(self._entries) >= self._most or self._bytes >= self._most_bytes or bool(self._front)
+        )
 
     def stats(self) -> SubscriptionStats:
         """The current counters."""
         self._measure()
+        queued = self._queued
         return SubscriptionStats(
             received=self._received,
-            handled=self._received - self._dropped - self._queued,
+            handled=self._received - self._dropped - queued,
             dropped=self._dropped,
-            queued=self._queued,
+            queued=queued,
             queued_bytes=self._bytes,
             gaps=self._gaps,
         )
