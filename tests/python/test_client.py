@@ -28,6 +28,7 @@ from hanzoai.pubsub import (
     StateChange,
     UsageError,
 )
+from hanzoai.pubsub.runtime import deliveries
 from hanzoai.pubsub.testing import MemoryServer, ThreadedServer, VirtualClock
 
 if TYPE_CHECKING:
@@ -245,6 +246,22 @@ async def test_echo_off_keeps_back_own_messages_and_no_others(pubsub_memory: Mem
         await ps.publish_many([("a.b", {"data": 3})])
         await pubsub_memory.publish("a.b", {"data": 4})
         assert (await anext(sub)).data == 4
+
+
+async def test_echo_off_remembers_the_ids_of_requests_that_are_sent(
+    pubsub_server: ThreadedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deliveries, "_OWN_IDS", 50)
+    url, token = pubsub_server.ws, pubsub_server.token("s", kind="service")
+    ps = PubSubClient(url, token, rest_url=pubsub_server.http, echo=False)
+    async with ps, ps.subscribe("demo.b") as sub:
+        # Most of them wait for the request before.
+        waiting = [ps.publish("demo.b", {"data": n}, via="rest") for n in range(150)]
+        await asyncio.gather(*waiting)
+        async with PubSubClient(url, token) as other:
+            await other.publish("demo.b", {"data": "not own"})
+        async with asyncio.timeout(60):
+            assert (await anext(sub)).data == "not own"
 
 
 async def test_a_topic_handle_fills_in_the_topic(pubsub_memory: MemoryServer) -> None:

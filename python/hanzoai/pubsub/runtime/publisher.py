@@ -152,14 +152,14 @@ class Publisher:
         driver = self._driver
         if driver.is_finished:
             driver.check_open()
-        if not driver.options.echo:
-            ids = (one.id for one in publish.messages)
-            driver.deliveries.remember_own(ids, len(driver.session.publishes))
         peer = driver.peer
         if via == "rest" or (via == "auto" and peer is not None and not peer.acks):
             return self._request(publish, deadline, via)
         if driver.failures.state == "initialized":
             driver.connect()
+        if not driver.options.echo:
+            ids = (one.id for one in publish.messages)
+            driver.deliveries.remember_own(ids, len(driver.session.publishes))
         return driver.settled(publish.ref, deadline, driver.session.publish, publish)
 
     async def _request(self, publish: Publish, deadline: float, via: Via) -> Outcome:
