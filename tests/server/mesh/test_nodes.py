@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import socket
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.msgpack import encode as pack
 
 from hanzoai.pubsub import Gap, Message
 from pubsub_server.backplanes.mesh.opening import SLOTS
@@ -156,6 +158,29 @@ async def test_an_address_that_closes_each_connection_is_logged_once(
     warnings = [each.getMessage() for each in caplog.records if address in each.getMessage()]
     assert len(warnings) == 1
     assert "closes connections before the greeting" in warnings[0]
+
+
+async def test_another_reason_why_an_address_fails_is_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    later = {"version": 2, "node": "z" * 16, "start": "s", "address": "", "keyed": False}
+    calls = 0
+
+    def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal calls
+        calls += 1
+        if calls > 1:
+            hello = pack({**later, "nonce": os.urandom(16)})
+            writer.write(b"\x07" + len(hello).to_bytes(4) + hello)
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        async with node(address) as one:
+            await until(lambda: one.mesh.counts.refused >= 2)
+    warnings = [each.getMessage() for each in caplog.records if address in each.getMessage()]
+    assert len(warnings) == 2
+    assert "version" in warnings[1]
 
 
 async def test_a_node_that_stops_is_logged_by_the_others(caplog: pytest.LogCaptureFixture) -> None:

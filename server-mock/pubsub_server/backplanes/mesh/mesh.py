@@ -134,7 +134,7 @@ class Mesh:
         self._every = max(0.01, min(terms.heartbeat, terms.window) / 5)
         self._settling = Settling(self._loop)
         # Addresses of connections that ended before the greeting, and are in the log.
-        self._reported: set[str] = set()
+        self._reported: dict[str, str] = {}
         self._log_stranger_at = 0.0
         self._announcing = False
         self._sending_members = False
@@ -352,7 +352,9 @@ class Mesh:
             counts.stalled += 1
         elif reason not in EXPECTED and reason != "dead":
             counts.refused += 1
-        if reason not in EXPECTED and (remote is not None or self._may_log(link.address, now)):
+        if reason not in EXPECTED and (
+            remote is not None or self._may_log(link.address, reason, now)
+        ):
             logger.warning("mesh: closed the connection to %s: %s", _name(link, remote), detail)
         if remote is not None and used:
             remote.missed |= link.unconfirmed
@@ -387,23 +389,25 @@ class Mesh:
         """Log the first connection in a row that ended without a hello."""
         if self._ending or not self._members.configured(address):
             return
-        if self._may_log(address, now):
+        if self._may_log(address, "closed", now):
             logger.warning(
                 "mesh: %s closes connections before the greeting; check that this node and that"
                 " one both use mesh_tls_cert, or neither; trying again",
                 address,
             )
 
-    def _may_log(self, address: str | None, now: float) -> bool:
+    def _may_log(self, address: str | None, reason: str, now: float) -> bool:
         """Whether to log that a connection ended before the greeting.
 
         Args:
-            address: The dialed address; one from the settings is logged once.
+            address: The dialed address. For one from the settings, a reason is logged once, until
+                another one replaces it or the connection succeeds.
+            reason: Why it ended.
             now: Monotonic seconds.
         """
         if address is not None and self._members.configured(address):
-            is_new = address not in self._reported
-            self._reported.add(address)
+            is_new = self._reported.get(address) != reason
+            self._reported[address] = reason
         elif is_new := now >= self._log_stranger_at:
             self._log_stranger_at = now + LOG_STRANGERS_EVERY
         return is_new
@@ -475,7 +479,7 @@ class Mesh:
     def _connect(self, link: Link, remote: Remote) -> None:
         self._remote_of[link] = remote
         if link.address is not None:
-            self._reported.discard(link.address)
+            self._reported.pop(link.address, None)
         self._remotes.connect(remote, link, self._stale_until())
         self.had_peers = True
 
