@@ -225,6 +225,38 @@ async def test_counts_of_a_long_publish_appear_while_it_runs(
     assert text == "published 2  duplicates 0  failed 1  unknown 0\n"
 
 
+async def test_counts_that_appear_while_a_publish_runs_fit_into_one_row(
+    shell: Shell, server: RunningServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    screen = Terminal()
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "20")
+    monkeypatch.setattr(publish, "PROGRESS", 0)
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"1\n")))
+    await shell.run("publish", "demo.a", "--data", "-", "--type", "n")
+    shown = screen.getvalue().split("\r\x1b[2K")
+    assert "published 0  duplic" in shown
+    assert max(map(len, shown)) < 20
+
+
+@pytest.mark.parametrize("typed", [True, False])
+async def test_counts_do_not_appear_among_typed_lines_or_the_log(
+    shell: Shell, server: RunningServer, monkeypatch: pytest.MonkeyPatch, typed: bool
+) -> None:
+    screen = Terminal()
+    given = io.TextIOWrapper(io.BytesIO(b"1\n"))
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(publish, "PROGRESS", 0)
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setattr(sys, "stdin", given)
+    monkeypatch.setattr(given, "isatty", lambda: typed)
+    extra = () if typed else ("-v",)
+    code, _ = await shell.run("publish", "demo.a", "--data", "-", "--type", "n", *extra)
+    assert code == Exit.OK
+    assert "\x1b[2K" not in screen.getvalue()
+
+
 async def test_doctor_marks_each_check_and_names_no_cause_for_a_healthy_server(
     shell: Shell, server: RunningServer
 ) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TextIO
@@ -120,7 +121,9 @@ class Output:
     def progress(self, text: str) -> None:
         """Show a text on the terminal until the next output. Elsewhere, do nothing."""
         if self.pretty_errors and os.environ.get("TERM") != "dumb":
-            self.err.write(_ERASE + printable(text))
+            # A text that wraps could not be erased.
+            columns = shutil.get_terminal_size().columns
+            self.err.write(_ERASE + printable(text)[: columns - 1])
             self.err.flush()
             self._has_progress = True
 

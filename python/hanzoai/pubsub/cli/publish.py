@@ -224,6 +224,8 @@ class _Lines:
         return {name: getattr(self, name) for name in self.COUNTS}
 
     async def _show(self) -> None:
+        if sys.stdin.isatty() or self._args.verbose:
+            return  # the same line has what the user types, or the log
         while True:
             await asyncio.sleep(PROGRESS)
             self._output.progress(_summary(self.counts()))
