@@ -1690,7 +1690,7 @@ def test_a_blocking_response_sends_comments_while_the_answer_pauses(
     pubsub_server: ThreadedServer,
 ) -> None:
     with PubSub(token=pubsub_server.admin_token(), **pubsub_server.options) as ps:
-        body = sse(stream_reader(ps, TOPIC), keepalive=0.01)
+        body = sse(stream_reader(ps, TOPIC), keepalive=timedelta(milliseconds=10))
         assert next(body) == ": keepalive\n\n"
 
 

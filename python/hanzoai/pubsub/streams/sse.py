@@ -14,16 +14,17 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 
     from hanzoai.pubsub.streams.reader import StreamReader
+    from hanzoai.pubsub.values import Duration
 
 KEEPALIVE: Final = 15.0
 
 
 @overload
-def sse(reader: StreamReader, *, keepalive: float = KEEPALIVE) -> AsyncIterator[str]: ...
+def sse(reader: StreamReader, *, keepalive: Duration = KEEPALIVE) -> AsyncIterator[str]: ...
 @overload
-def sse(reader: BlockingStreamReader, *, keepalive: float = KEEPALIVE) -> Iterator[str]: ...
+def sse(reader: BlockingStreamReader, *, keepalive: Duration = KEEPALIVE) -> Iterator[str]: ...
 def sse(
-    reader: StreamReader | BlockingStreamReader, *, keepalive: float = KEEPALIVE
+    reader: StreamReader | BlockingStreamReader, *, keepalive: Duration = KEEPALIVE
 ) -> AsyncIterator[str] | Iterator[str]:
     """Return the events of a stream as the body of a ``text/event-stream`` response.
 
@@ -34,19 +35,19 @@ def sse(
 
     Args:
         reader: A reader from ``stream_reader`` that nothing else reads.
-        keepalive: Seconds without an event after which a comment is sent, from 0.001 to 86,400;
-            default 15.
+        keepalive: Seconds or a timedelta without an event after which a comment is sent, from 0.001
+            to 86,400 s; default 15.
 
     Returns:
         An asynchronous generator, or for a reader of a ``PubSub`` a generator.
 
     Raises:
-        InvalidOption: ``keepalive`` is not such a number.
+        InvalidOption: ``keepalive`` is not such a time.
     """
-    check_seconds("keepalive", keepalive)
+    seconds = check_seconds("keepalive", keepalive)
     if isinstance(reader, BlockingStreamReader):
-        return driven(reader, lambda inner: _body(inner, keepalive))
-    return _body(reader, keepalive)
+        return driven(reader, lambda inner: _body(inner, seconds))
+    return _body(reader, seconds)
 
 
 async def _body(reader: StreamReader, keepalive: float) -> AsyncGenerator[str]:
