@@ -42,7 +42,7 @@ class Operations:
         self.driver = Driver(options, environment, tokens, tasks, listeners)
         self.http = HttpApi(self.driver, environment)
         self.publisher = Publisher(self.driver, self.http)
-        self._reported: PubSubError | None = None
+        self._end_reported = False
 
     async def connect(self, timeout: Duration | None) -> None:
         """Connect, and wait until the client is connected; see ``PubSubClient.connect``."""
@@ -78,8 +78,10 @@ class Operations:
     def report_end(self, error: PubSubError, topics: tuple[str, ...]) -> None:
         """Report the error that ended a subscription with handlers, if no call awaits it.
 
-        Once: the subscriptions of a client that failed share one error.
+        An error that ended the client ends all subscriptions, and is reported once.
         """
-        if error is not self._reported:
-            self._reported = error
-            self.driver.listeners.report(error, error.topic or topics[0])
+        if error is self.driver.error:
+            if self._end_reported:
+                return
+            self._end_reported = True
+        self.driver.listeners.report(error, error.topic or topics[0])
