@@ -35,7 +35,7 @@ export class SubscriptionState {
   _replay: Replay = new Replay();
 
   constructor(
-    /** What the program requested; on another peer, the messages since the last one. */
+    /** What the program requested; after a change of the peer, what follows the newest message. */
     public request: Subscribe,
     public cursor: Cursor,
   ) {

@@ -27,7 +27,8 @@ class SubscriptionState:
     """One subscription of the user.
 
     Attributes:
-        request: What the user requested; on another peer, the messages since the last one.
+        request: What the user requested; after a change of the peer, what follows the newest
+            message.
         cursor: Its position.
         patterns: The active patterns.
         phase: Pending, joining or live.
