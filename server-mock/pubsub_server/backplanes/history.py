@@ -346,11 +346,12 @@ class MemoryStore:
             for each in (*topics, *patterns):
                 trie.insert(each, None)
             reset = [topic for topic in reset if trie.match(topic) and allowed(topic)]
+        foreign = set(reset)
         for topic in topics:
             log = self._logs.get(topic)
             if log is not None:
                 found[topic] = log
-            elif topic not in after or topic in reset:
+            elif topic not in after or topic in foreign:
                 starts[topic] = self._start_of(topic, now)
         for topic in self._index.matching([p for p in patterns if is_wildcard(p)]):
             if len(found) >= REPLAY_TOPICS:

@@ -358,9 +358,9 @@ class RedisBackplane:
                     names += await self._search(request)
                     names += self._lost(request, journal, set(names))
                 found = await self._reader.replay(names, wanted)
-                if foreign := self._foreign(request, found):
-                    found |= await self._reader.replay(foreign, wanted)
                 begun = await self._begun(asked, found)
+                if foreign := self._foreign(request, found, begun):
+                    found |= await self._reader.replay(foreign, wanted)
                 read = {topic: 0 if log is None else log.last for topic, log in found.logs.items()}
                 # One repetition is enough: a log that still ends before it has lost messages.
                 while unread := self._tracks.unread(journal, read):
@@ -438,9 +438,9 @@ class RedisBackplane:
             and request.finds(topic)
         ]
 
-    def _foreign(self, request: _Request, found: Snapshot) -> list[str]:
-        """Topics above Redis time: if they have no log, a search does not find them."""
-        first = first_of_next(found.now)
+    def _foreign(self, request: _Request, found: Snapshot, begun: int) -> list[str]:
+        """Topics above this time of Redis: if they have no log, a search does not find them."""
+        first = first_of_next(begun)
         return [
             topic
             for topic, mark in request.wanted.after.items()
