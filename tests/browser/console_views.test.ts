@@ -357,7 +357,7 @@ test('the demonstration shows presence, a cut and its replay, and its button sta
   await answer.getByText('A topic is a log with a limit.').waitFor();
   await page.locator('.topic-list button', { hasText: 'demo.chat.lobby' }).click();
   await page.getByText('The connection of Ben is cut.').waitFor();
-  await page.getByText('The connection of this page is cut.').waitFor();
+  await page.getByText('The connection of this page was cut. It is back').waitFor();
   // At the same time: later messages move both out of the list.
   await Promise.all([
     page.locator('.row', { hasText: 'sent during the cut, 5' }).waitFor(),

@@ -16,6 +16,8 @@ const CUT_BEN = 80;
 const CUT_PAGE = 160;
 /** Messages that the page misses while its connection is cut. */
 const MISSED = 5;
+const BACK =
+  'The connection of this page was cut. It is back, and the server has replayed what it missed.';
 const LOBBY = 'demo.chat.lobby';
 const ANSWERED = 'demo.run-7.answer';
 
@@ -150,11 +152,15 @@ export class Demonstration {
     this.caption.value =
       'The connection of this page is cut. It reconnects, and the server replays what it missed.';
     const { ps } = this._stage;
-    // Publish when the connection is lost: after the page is back, it would receive them live.
-    const stop = ps.on('state', () => {
-      stop();
-      for (let n = 1; n <= MISSED; n += 1) {
-        this._send(writer, LOBBY, 'chat', { from: 'ana', text: `sent during the cut, ${n}` });
+    const stop = ps.on('state', ({ from, to }) => {
+      if (from === 'connected') {
+        // Publish while the connection is lost: when the page is back, it would receive them live.
+        for (let n = 1; n <= MISSED; n += 1) {
+          this._send(writer, LOBBY, 'chat', { from: 'ana', text: `sent during the cut, ${n}` });
+        }
+      } else if (to === 'connected') {
+        stop();
+        if (this.running.peek()) this.caption.value = BACK;
       }
     });
     if (await this._stage.cut(ps.clientId ?? '')) return;
