@@ -16,6 +16,7 @@ from pubsub_server.contract import setup as contract
 from pubsub_server.observe import audit_kafka
 from pubsub_server.observe.topic_filter import TopicFilter
 from pubsub_server.settings.config import LOOPBACK
+from pubsub_server.settings.conflicts import redis_url_conflicts
 from pubsub_server.shared.certificate_files import validity_problem
 from pubsub_server.workers import bus
 
@@ -160,6 +161,21 @@ def _mesh_tls(settings: Settings) -> Iterator[str]:
         yield f"{error.setting}: {error}"
 
 
+def _redis(settings: Settings) -> Iterator[str]:
+    if settings.redis_url is None:
+        return
+    url = settings.redis_url.get_secret_value()
+    if any(redis_url_conflicts(url)):
+        return
+    # Only a server on Redis loads its client.
+    from pubsub_server.backplanes.redis.url import UrlError, check_url
+
+    try:
+        check_url(url)
+    except UrlError as error:
+        yield f"redis_url: {error}"
+
+
 _CHECKS: tuple[Callable[[Settings], Iterator[str]], ...] = (
     _problems_of(access.check),
     _problems_of(bus.check),
@@ -169,6 +185,7 @@ _CHECKS: tuple[Callable[[Settings], Iterator[str]], ...] = (
     _problems_of(_authenticator),
     _problems_of(_dev_key),
     _problems_of(audit_kafka.build_tls),
+    _redis,
     _mesh_tls,
     _audit,
     _webhooks,

@@ -12,7 +12,8 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 
 from pubsub_server.access.setup import StartError
-from pubsub_server.backplanes.redis import link, opening
+from pubsub_server.backplanes.redis import link
+from pubsub_server.backplanes.redis import url as redis_url
 from pubsub_server.backplanes.redis.errors import RefusedError
 from pubsub_server.testing import running_server
 from tests.cluster.fleet import nodes, peer
@@ -248,7 +249,7 @@ async def test_an_option_for_which_python_suggests_another_is_named(
     def reject(**_: object) -> None:
         raise TypeError("f() got an unexpected keyword argument 'user'. Did you mean 'username'?")
 
-    monkeypatch.setattr(opening, "BlockingConnectionPool", reject)
+    monkeypatch.setattr(redis_url, "BlockingConnectionPool", reject)
     with pytest.raises(StartError, match="no option 'user' of a connection to Redis; correct"):
         async with running_server(redis_url="redis://127.0.0.1:1?user=x"):
             pass

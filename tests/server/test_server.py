@@ -35,7 +35,7 @@ from pubsub_server.testing import running_server
 from tests.http_client import http_client
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Sequence
 
 PATIENCE = 60
 ROOT = Path(__file__).parents[2]
@@ -360,6 +360,33 @@ redis_url: http://user:hush@redis
     for expected in ("http_port", "plaintext is rejected", *files):
         assert expected in err, expected
     assert "a-secret" not in out + err
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("redis://redis:6379/first", "redis_url: the path of the URL is the number of a database"),
+        ("redis://:hush/hush@redis", "redis_url has an invalid host or port"),
+        ("redis://user:1/hush@redis", "write a / in a user or password as %2F"),
+        ("rediss://redis?ssl_ca_cert=ca.pem", "redis_url: there is no option 'ssl_ca_cert'"),
+        ("rediss://redis?ssl_ca_certs=none.pem", "redis_url: ssl_ca_certs: none.pem cannot be"),
+    ],
+)
+@pytest.mark.parametrize("flags", [("--check-config",), ()])
+def test_a_redis_url_that_no_redis_can_serve_is_a_problem_of_the_settings(
+    environ: dict[str, str],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    url: str,
+    expected: str,
+    flags: Sequence[str],
+) -> None:
+    del environ
+    monkeypatch.setenv("REDIS_URL", url)
+    code, _, err = run(capsys, "serve", "--dev", *flags)
+    assert (code, len(err.splitlines())) == (2, 1)
+    assert expected in err
+    assert "hush" not in err
 
 
 def test_problems_that_follow_from_a_wrong_value_are_not_reported(

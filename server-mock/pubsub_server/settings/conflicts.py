@@ -71,7 +71,7 @@ def conflicts(settings: Settings) -> Iterator[str]:
     if settings.history_page_default > settings.history_page_max:
         yield "history_page_default is larger than history_page_max"
     if settings.redis_url is not None:
-        yield from _redis(settings.redis_url.get_secret_value())
+        yield from redis_url_conflicts(settings.redis_url.get_secret_value())
     elif settings.backplane == "redis":
         yield "backplane is `redis` without redis_url; set redis_url"
     if settings.workers > 1 and settings.backplane == "memory":
@@ -91,7 +91,8 @@ def conflicts(settings: Settings) -> Iterator[str]:
     yield from _kafka(settings)
 
 
-def _redis(url: str) -> Iterator[str]:
+def redis_url_conflicts(url: str) -> Iterator[str]:
+    """What is wrong with the scheme, the host or the port of `redis_url`, one line each."""
     try:
         parts = urlsplit(url)
         _ = parts.port  # raises, if it is not a port

@@ -5,15 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-import ssl
 from contextlib import suppress
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Final
 
-from redis.asyncio import BlockingConnectionPool
-from redis.asyncio.connection import parse_url
-from redis.exceptions import InvalidResponse, RedisError, ResponseError
+from redis.exceptions import InvalidResponse, ResponseError
 
 from pubsub_server.backplanes.redis.backplane import RedisBackplane
 from pubsub_server.backplanes.redis.errors import unusable
@@ -22,15 +17,9 @@ from pubsub_server.backplanes.redis.link import Link
 from pubsub_server.backplanes.redis.reader import Reader
 from pubsub_server.backplanes.redis.redis_clock import RedisClock
 from pubsub_server.backplanes.redis.servers import LINK_ERRORS
-from pubsub_server.shared.certificate_files import (
-    CertificateFileError,
-    load_authorities,
-    load_chain,
-)
+from pubsub_server.backplanes.redis.url import check_url
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from pubsub_server.settings.config import Settings
 
 logger = logging.getLogger(__name__)
@@ -64,9 +53,8 @@ async def open_redis(settings: Settings) -> RedisBackplane:
     """
     assert settings.redis_url is not None
     url, cluster = settings.redis_url.get_secret_value(), settings.redis_cluster
-    _see_database(url)
-    _see_options(url)
     try:
+        check_url(url)
         link = Link(url, cluster=cluster, durable=settings.redis_durable)
     except ValueError as error:
         raise UnusableError(str(error)) from None
@@ -97,54 +85,6 @@ async def _prepare(link: Link, layout: Layout, timeout: int, clock: RedisClock) 
     await _begin_shards(link, layout)
     await _check_eviction(link, layout)
     return secret, opened
-
-
-def _see_database(url: str) -> None:
-    # redis-py silently reads a value that is not a number as 0.
-    path = urlsplit(url).path.strip("/")
-    if not url.startswith("unix:") and path and not path.isdecimal():
-        raise UnusableError("the path of the URL is the number of a database, such as /0")
-
-
-def _see_options(url: str) -> None:
-    """Create a connection without dialing: redis-py passes the query of the URL to it."""
-    remedy = "correct it in the query of the URL, or remove it"
-    try:
-        options: dict[str, Any] = dict(parse_url(url))
-        pool: Any = BlockingConnectionPool(**options)
-        pool.make_connection()
-    except (AttributeError, TypeError, ValueError) as error:
-        # Other parts of these texts may contain the password.
-        _, unknown, name = str(error).partition("unexpected keyword argument '")
-        _, invalid, rest = str(error).partition("Invalid value for ")
-        wrong = f"the option {rest.partition(' ')[0]}" if invalid else "an option of the URL"
-        detail = f"{wrong} has an invalid value; {remedy}"
-        if unknown:
-            # Python 3.13 may add a suggestion.
-            name = name.partition("'")[0]
-            detail = f"there is no option '{name}' of a connection to Redis; {remedy}"
-    except RedisError as error:
-        detail = f"an option of the URL is invalid ({error}); {remedy}"
-    else:
-        _see_files(options)
-        return
-    raise UnusableError(detail)
-
-
-def _see_files(options: Mapping[str, Any]) -> None:
-    """Load what the URL names, because redis-py reports an unusable file as a failed connection."""
-    authorities, certificate, key = (
-        options.get(name) for name in ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
-    )
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    try:
-        if authorities is not None:
-            load_authorities(context, "ssl_ca_certs", Path(authorities))
-        # With a passphrase, redis-py decrypts the key.
-        if certificate is not None and key is not None and "ssl_password" not in options:
-            load_chain(context, ("ssl_certfile", Path(certificate)), ("ssl_keyfile", Path(key)))
-    except CertificateFileError as error:
-        raise UnusableError(str(error)) from None
 
 
 def _compare(layout: Layout, found: str) -> None:
