@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from hanzoai.pubsub.errors import Conflict, PermissionDenied, PubSubError
+from hanzoai.pubsub.errors import Conflict, InvalidPayload, PermissionDenied, PubSubError
 from hanzoai.pubsub.spark import PubSubConfig, publish_partition
 from hanzoai.pubsub.testing import ThreadedServer
 
@@ -122,7 +122,22 @@ def test_a_number_that_no_json_parser_takes_spoils_its_row_alone(server: Threade
     assert Counter(each["n"] for each in stored(server)) == Counter(range(40))
     (letter,) = stored(server, "jobs.dead")
     assert letter["row"]["data"] == "1e999"
-    assert letter["error"]["field"] == "data"
+    assert (letter["error"]["code"], letter["error"]["field"]) == ("invalid_payload", "data")
+
+
+@pytest.mark.parametrize("number", ["1e999", "-1E400", "1" * 400])
+def test_a_number_beyond_those_of_the_server_is_reported_as_wrong_data_of_its_row(
+    server: ThreadedServer, number: str
+) -> None:
+    row = {"topic": "jobs.rows", "data": f'{{"a":{number}}}'}
+    with pytest.raises(InvalidPayload) as caught:
+        publish_partition([*rows(2), row], config(server))
+    assert (caught.value.topic, caught.value.field) == ("jobs.rows", "data")
+    assert caught.value.message == (
+        "Column `data`: not valid JSON: number is infinity when parsed as double"
+        " (topic 'jobs.rows')."
+    )
+    assert caught.value.remedy == "Write numbers beyond 1.8e308 as texts, or leave them out."
 
 
 @pytest.mark.parametrize("most", [1 << 20, 1024], ids=["one request", "several requests"])

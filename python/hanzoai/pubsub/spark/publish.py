@@ -387,14 +387,20 @@ def _at_column(error: PubSubError, record: Record, kind: object) -> PubSubError:
         record: The row.
         kind: Type of the message, from the row or the config.
     """
-    column = _COLUMNS.get(error.code, "data")
+    code, message, remedy = error.code, error.message, error.remedy
+    if code == "invalid_frame":
+        # The encoder wrote the request around the row's data: a number of it is rejected, such as
+        # 1e999. The place in the request is not one in the row.
+        code, message = "invalid_payload", message.partition(" at character ")[0]
+        remedy = "Write numbers beyond 1.8e308 as texts, or leave them out."
+    column = _COLUMNS.get(code, "data")
     if str(kind).startswith("presence."):  # the server accepts no such message over HTTP
         column = "type"
     which = f" ({record.id!a})" if column == "id" else ""
     return from_code(
-        error.code,
-        f"Column `{column}`: {error.message.removesuffix('.')}{which}.",
-        remedy=error.remedy,
+        code,
+        f"Column `{column}`: {message.removesuffix('.')}{which}.",
+        remedy=remedy,
         topic=error.topic,
         field=column,
     )
