@@ -1,7 +1,8 @@
 /** Converts a stream to server-sent events, for programs that serve HTTP themselves. */
 
+import { DEVELOPMENT } from './build.js';
 import { ClosedError } from './errors.js';
-import { checkNumber, TIME } from './settings/checks.js';
+import { checkNames, checkNumber, TIME } from './settings/checks.js';
 import type { StreamEvent, StreamReader } from './streams/reader.js';
 
 /** Options of `sse`. */
@@ -42,12 +43,11 @@ function described(event: StreamEvent): readonly [name: string, data: object] {
  * closes the reader. The stream continues.
  *
  * @param reader A reader from `readStream` that nothing else reads.
- * @throws InvalidOption `keepalive` is not such a number.
+ * @throws InvalidOption `keepalive` is not such a number, or there is no option of that name.
  */
-export function sse(
-  reader: StreamReader,
-  { keepalive = 15_000 }: SseOptions = {},
-): ReadableStream<Uint8Array> {
+export function sse(reader: StreamReader, options: SseOptions = {}): ReadableStream<Uint8Array> {
+  if (DEVELOPMENT) checkNames('options', options, ['keepalive']);
+  const { keepalive = 15_000 } = options;
   checkNumber('keepalive', keepalive, TIME);
   const events = reader[Symbol.asyncIterator]();
   const encoder = new TextEncoder();

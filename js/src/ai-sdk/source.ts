@@ -1,8 +1,10 @@
 /** What `streamText` of the AI SDK gives, as pieces for `StreamWriter.pipe`. */
 
+import { DEVELOPMENT } from '../build.js';
 import { InvalidPayload, PayloadTooLarge } from '../errors.js';
 import { Pieces } from '../models/pieces.js';
 import { type ModelEvents, type ModelSource, sourceOf } from '../models/source.js';
+import { checkNames } from '../settings/checks.js';
 import type { Piece } from '../streams/parts.js';
 
 /** Maximum characters of the data URL of a file: an answer has a limit, and so has a message. */
@@ -41,6 +43,7 @@ export function fromAISDK(
   stream: AsyncIterable<{ readonly type: string }>,
   options: AISDKOptions = {},
 ): ModelSource {
+  if (DEVELOPMENT) checkNames('options', options, ['fileUrl']);
   return sourceOf(stream, new AISDKEvents(options));
 }
 

@@ -1,8 +1,10 @@
 /** `HanzoChatTransport`: delivers answers of an AI SDK chat over a topic. */
 
+import { DEVELOPMENT } from '../build.js';
 import { driverOf, type PubSub } from '../client.js';
 import { OperationTimeout, PubSubError, UsageError } from '../errors.js';
 import { within } from '../runtime/waiting.js';
+import { checkNames } from '../settings/checks.js';
 import { readStream, type StreamEvent, type StreamReader } from '../streams/reader.js';
 import { Reading } from '../streams/reading.js';
 import { type ChatChunk, Chunks } from './chunks.js';
@@ -35,6 +37,11 @@ export interface HanzoChatTransportOptions {
   readonly fetch?: typeof globalThis.fetch | undefined;
 }
 
+/** Names of the options. */
+const NAMES: readonly (keyof HanzoChatTransportOptions)[] = [
+  ...(['client', 'topic', 'api', 'headers', 'sender', 'fetch'] as const),
+];
+
 /** A request about a chat, as the AI SDK makes it. */
 export interface ChatRequest {
   readonly chatId: string;
@@ -65,7 +72,9 @@ export class HanzoChatTransport {
   private readonly _resuming = new Map<string, AbortController>();
 
   /** @param _options `client` and `topic`; the rest has defaults. */
-  constructor(private readonly _options: HanzoChatTransportOptions) {}
+  constructor(private readonly _options: HanzoChatTransportOptions) {
+    if (DEVELOPMENT) checkNames('options', _options, NAMES);
+  }
 
   /**
    * Ask the route for an answer, and read it.

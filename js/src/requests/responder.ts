@@ -2,12 +2,13 @@
 
 /** `Responder`: answers the requests of a topic with what a handler returns. */
 
+import { DEVELOPMENT } from '../build.js';
 import { driverOf } from '../client.js';
 import { ClosedError, Conflict, ReplyError } from '../errors.js';
 import { logText } from '../log_text.js';
 import { decide } from '../runtime/decisions.js';
 import type { Subscription } from '../runtime/subscription.js';
-import { checkNumber, checkType } from '../settings/checks.js';
+import { checkNames, checkNumber, checkType } from '../settings/checks.js';
 import type { Gap, Message, Outgoing } from '../values.js';
 import { answerTo, isOwnReplyTopic, replyToOf } from './messages.js';
 import type { Client } from './requester.js';
@@ -42,6 +43,7 @@ export class Responder implements AsyncDisposable {
     private readonly _handler: RequestHandler,
     private readonly _options: RespondOptions,
   ) {
+    if (DEVELOPMENT) checkNames('options', _options, ['type', 'concurrency', 'allow']);
     checkType('handler', _handler ?? null, 'function');
     checkType('allow', _options.allow, 'function');
     checkNumber('concurrency', _options.concurrency ?? 10, [1, 1_000, 'a number of requests']);

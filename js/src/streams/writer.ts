@@ -4,6 +4,7 @@
  * `StreamWriter`: publishes one answer while it is generated. Loaded when a program first writes.
  */
 
+import { DEVELOPMENT } from '../build.js';
 import { driverOf } from '../client.js';
 import type { Clock, TimerHandle } from '../clock.js';
 import { ClosedError, fromCode, PubSubError, UsageError } from '../errors.js';
@@ -13,6 +14,7 @@ import { decide } from '../runtime/decisions.js';
 import { call } from '../runtime/handlers.js';
 import { Stream } from '../runtime/stream.js';
 import { within } from '../runtime/waiting.js';
+import { checkNames } from '../settings/checks.js';
 import type { Message } from '../values.js';
 import { StreamCancelled } from './cancelled.js';
 import { copyOf, isString, type Part, type Piece, textOf } from './parts.js';
@@ -37,6 +39,19 @@ interface Before {
 
 /** Types of the messages that readers send to the writer. */
 const WISHES = new Set(['stream.cancel', 'stream.steer']);
+
+/** Names of the options. */
+const NAMES: readonly (keyof WriteStreamOptions)[] = [
+  'id',
+  'epoch',
+  'takeOver',
+  'sender',
+  'meta',
+  'window',
+  'listen',
+  'allow',
+  'onSteer',
+];
 
 /** Clients for which the warning that readers cannot cancel was logged. */
 const deaf = new WeakSet<Client>();
@@ -109,6 +124,7 @@ export class StreamWriter implements AsyncDisposable {
     private readonly _topic: string,
     private readonly _options: WriteStreamOptions,
   ) {
+    if (DEVELOPMENT) checkNames('options', _options, NAMES);
     const { id, takeOver, epoch = 0 } = _options;
     if (takeOver && !id) throw new UsageError('`takeOver` needs the `id` of the stream.');
     if (!Number.isSafeInteger(epoch) || epoch < 0)

@@ -14,7 +14,9 @@
  * Needs `crypto.subtle`: Node 20 or later, Deno, Bun, workers.
  */
 
+import { DEVELOPMENT } from '../build.js';
 import { InvalidOption, PubSubError } from '../errors.js';
+import { checkNames } from '../settings/checks.js';
 
 /** Maximum difference of the two clocks in milliseconds, including the transport. */
 const TOLERANCE = 300_000;
@@ -95,6 +97,7 @@ export async function verify(
   secret: string | readonly string[],
   options: VerifyOptions = {},
 ): Promise<WebhookDelivery> {
+  if (DEVELOPMENT) checkNames('options', options, ['tolerance', 'now']);
   const { tolerance = TOLERANCE, now = Date.now() } = options;
   checkTolerance(tolerance);
   const secrets = typeof secret === 'string' ? [secret] : secret;
