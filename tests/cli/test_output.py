@@ -89,12 +89,12 @@ def test_a_full_stop_separates_an_error_from_its_remedy(monkeypatch: pytest.Monk
     assert "not a number. See --help." in first
 
 
-def test_no_color_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_color_removes_colours_and_keeps_bold_text(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("NO_COLOR", "1")
     out = Terminal()
-    Output(out=out).line(("name", "green"))
-    assert "\x1b[3" not in out.getvalue()
+    Output(out=out).line(("name", "bold green"))
+    assert out.getvalue() == "\x1b[1mname\x1b[0m\n"
 
 
 def test_text_of_others_cannot_steer_the_terminal() -> None:
