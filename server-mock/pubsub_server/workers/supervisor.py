@@ -9,20 +9,20 @@ import logging
 import os
 import signal
 import sys
-import tempfile
 from contextlib import ExitStack
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pubsub_server.access.setup import StartError
 from pubsub_server.tasks import Tasks
 from pubsub_server.workers import bus, pool, shutdown_barrier
 from pubsub_server.workers.exit_codes import exit_reason
+from pubsub_server.workers.folder import shared_folder
 from pubsub_server.workers.ports import refused_port, reserve
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from pathlib import Path
     from typing import TextIO
 
     from pubsub_server.settings.config import Settings
@@ -75,7 +75,7 @@ class Supervisor:
             loop.add_signal_handler(number, self._ask)
         loop.add_signal_handler(signal.SIGHUP, self._reopen)
         with ExitStack() as stack:
-            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="hanzo-pubsub-"))
+            folder = stack.enter_context(shared_folder())
             flags: list[str] = []
             for name in ("http_port", "ws_port"):
                 flag = "--" + name.replace("_", "-")
@@ -85,19 +85,19 @@ class Supervisor:
                     raise refused_port(error, name, settings) from None
                 flags += (flag, str(reserved.getsockname()[1]))
             if settings.needs_bus:
-                self._bus = bus.Bus(Path(folder), settings.history_max_bytes)
+                self._bus = bus.Bus(folder, settings.history_max_bytes)
                 flags += ("--redis-url", self._bus.url)
                 if settings.drain_spread is None:
                     # All end together: there are no other workers for the clients.
                     flags += ("--drain-spread", "0")
             self._command = [sys.executable, "-m", "pubsub_server", "serve", *self._argv, *flags]
-            self._command += ("--worker", folder)
+            self._command += ("--worker", str(folder))
             if self._bus is None:
-                await self._work(Path(folder))
+                await self._work(folder)
                 return
             await self._bus.start()
             try:
-                await self._work(Path(folder))
+                await self._work(folder)
             finally:
                 await self._bus.end()
 
