@@ -10,7 +10,7 @@ import { dirname, join, relative, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
 import { exposedNames, SHORTENED } from './internal_names.mjs';
-import { privateNames } from './private_names.mjs';
+import { shortNames } from './short_names.mjs';
 import { withoutWords } from './words.mjs';
 
 const here = fileURLToPath(new URL('.', import.meta.url));
@@ -48,9 +48,6 @@ const BUILD = /^import \{ DEVELOPMENT \} from '[^']*';$/m;
 /** Sources that the first entry loads at once for the client. */
 const CLIENT = './src/client.ts';
 
-/** Entries that only tests load. */
-const TESTING = 'src/testing/index.ts';
-
 /**
  * Modules that the first entry exports. Each is a separate chunk, so that programs load only what
  * they use.
@@ -86,16 +83,6 @@ function staysWhole(alone, isProduction) {
   };
 }
 
-/** Leaves out what a program loads with import(). */
-const WITHOUT_LAZY = {
-  name: 'without lazy chunks',
-  setup({ onResolve }) {
-    onResolve({ filter: /./ }, ({ kind, path }) =>
-      kind === 'dynamic-import' ? { path, external: true } : undefined,
-    );
-  },
-};
-
 /** Modules: one per entry, and chunks for shared code and for import(). */
 async function buildModules(outdir, isProduction) {
   const settings = {
@@ -120,26 +107,25 @@ async function buildModules(outdir, isProduction) {
     sourcesContent: false,
     logLevel: 'warning',
   };
-  // Of the other names, the most frequent become the shortest: those of the client, then those of the
-  // entries that are not for tests.
-  const dry = { ...settings, metafile: true, write: false };
-  const { mangleCache: frequent } = await build({
-    ...dry,
-    entryPoints: [CLIENT],
-    mangleCache: privateNames(read(join(here, 'src'), '.ts')),
-    plugins: [staysWhole(new Set(), isProduction), WITHOUT_LAZY],
-  });
-  const { metafile, mangleCache } = await build({
-    ...dry,
-    entryPoints: settings.entryPoints.filter((path) => path !== TESTING),
-    mangleCache: frequent,
+  const dry = {
+    ...settings,
+    metafile: true,
+    write: false,
     plugins: [staysWhole(new Set(), isProduction)],
-  });
-  const lazy = Object.values(metafile.inputs)
+  };
+  const inputsOf = async (entryPoints) => (await build({ ...dry, entryPoints })).metafile.inputs;
+  const inputs = await inputsOf(settings.entryPoints);
+  const lazy = Object.values(inputs)
     .flatMap(({ imports }) => imports)
     .filter(({ kind }) => kind === 'dynamic-import');
   const alone = [...entries.slice(1), ...lazy.map(({ path }) => path)];
   const whole = staysWhole(new Set(alone.map((path) => join(here, path))), isProduction);
+  const [all, client] = [inputs, await inputsOf([CLIENT])].map((found) =>
+    Object.keys(found)
+      .filter((path) => path.startsWith('src/'))
+      .map((path) => readFileSync(join(here, path), 'utf8')),
+  );
+  const mangleCache = shortNames(all, client, SHORTENED);
   await build({ ...settings, mangleCache, plugins: [whole] });
   // These modules are in chunks, and nothing imports their entry files.
   for (const source of apart) {
