@@ -125,21 +125,24 @@ export class Publishes {
     const { _queue: queue } = this;
     this._number += 1;
     if (policy === 'drop_oldest') this._makeRoom(publish);
-    const same = this._keys.get(key);
-    const newest = same?.at(-1);
+    const same = this._keys.get(key) ?? [];
+    const newest = same.at(-1);
     const replaced = newest?._sent ? undefined : newest;
     // At the end of the queue, a key that changes faster than the queue moves would never be sent.
     const number = replaced?._number ?? this._number;
     const entry = new PublishState(number, publish, `p${ref}`, this._held);
+    if (key !== undefined) this._keys.set(key, [...same, entry]);
     if (policy === 'block' || this.hasRoom(publish, queue, replaced?._publish)) {
-      if (same) same.push(entry);
-      else if (key !== undefined) this._keys.set(key, [entry]);
       if (replaced) this._supersede(replaced);
       queue._enqueue(entry);
       this.flush();
     } else {
-      const message = `Messages that wait to be sent: ${queue._messages}, with ${queue._bytes} bytes in all.`;
-      this._outcomes.settle(ref, { kind: 'rejected', code: 'queue_full', message });
+      const { _messages: messages, _bytes: bytes } = queue;
+      this._giveUp(
+        entry,
+        'queue_full',
+        `Messages that wait to be sent: ${messages}, with ${bytes} bytes in all.`,
+      );
     }
   }
 

@@ -130,7 +130,7 @@ export class Subscriptions {
     if (!state) return;
     const { _replay: replay } = state;
     const { _answer: before } = replay;
-    const history = (before.history ?? []).concat(frame.history ?? []);
+    const history = both(before.history, frame.history);
     const answer = {
       ...frame,
       _at: at,
@@ -138,9 +138,9 @@ export class Subscriptions {
       _limit: state.limit,
       history,
       positions: { ...before.positions, ...frame.positions },
-      truncated: (before.truncated ?? []).concat(frame.truncated ?? []),
-      reset: (before.reset ?? []).concat(frame.reset ?? []),
-      denied: (before.denied ?? []).concat(frame.denied ?? []),
+      truncated: both(before.truncated, frame.truncated),
+      reset: both(before.reset, frame.reset),
+      denied: both(before.denied, frame.denied),
       timestamp: before.timestamp ?? frame.timestamp,
     } as Answer;
     replay._answer = answer;
@@ -353,6 +353,9 @@ export class Subscriptions {
     this.presence.remove(state, patterns);
   }
 }
+
+/** The items of both lists. */
+const both = <T>(one: readonly T[] = [], other: readonly T[] = []): T[] => one.concat(other);
 
 /** Whether to retry after a rejection automatically. */
 function isRetryable(code: string): boolean {

@@ -113,7 +113,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   'the last frame of an answer counts as the whole': {
     file: 'session/subscriptions.ts',
-    from: '(before.history ?? []).concat(frame.history ?? [])',
+    from: 'both(before.history, frame.history)',
     to: '[...(frame.history ?? [])]',
   },
 
