@@ -5,20 +5,20 @@
 
 /** The names. `exposedNames` finds those that must not be here. */
 export const INTERNAL_NAMES = `
-abandonFetch accepted acknowledged acks admit answered awaited based batches began beside burst
-byPattern callInterval cancelTimer checkOpen checkTimeout context crowded cursor cursors deliver deliveries
-dial disconnectedSince doubt doubted doubts drawn dropTopics due effects ended ending environment expire expiresIn
-fetchToken finished fired flush full generation hangUp hasBatch hasRoom hasWebSocket healed
-held hide holders httpDerived httpUrl inbox inboxes incremental joined later learn lifecycle linked
-listeners lost malformed marks matching newest notify occupied opened operate operations outcomes over
-ownPresence paced paceInterval part pause paused perform phase plain policies ports postpone postponed
-presenceChanged probed probeHttp protocolVersion proven publisher publishes rateLimited receive
-receiveQueueBytes receiveQueueMessages reconnected recovery refs rememberOwn remove renew
-renewable report reportEnd requests resends reported restore retried retryBase retryCap retryLater retryPending routes
-sendPolicy sendQueueBytes sendQueueMessages session setPresence settleAll settled shown skips socketUrl
-stand startDue startTimer stateChanged stopAll survivesDrop taken tell tick timed timerFired timers
-tokenFailed tokenFailure tokenLife translate turn upgradeCap usesSeq versioned wait wake watched
-watches welcomed whole withPresence woke
+abandonFetch accepted acknowledged acks admit answered awaited based batches began beside burst byPattern
+callInterval cancelTimer checkOpen checkTimeout context crowded cursor cursors deliver deliveries dial
+disconnectedSince doubt doubted doubts drawn drop dropTopics due effects ended ending entry environment expire
+expiresIn fetchToken finished fired flush follow full generation granted hangUp hasBatch hasRoom hasWebSocket
+healed heard held hide holders httpDerived httpUrl inbox inboxes incremental joined later learn lifecycle
+linked listeners lists lost malformed marks matching newest notify occupied opened operate operations outcomes
+over ownPresence paced paceInterval part pause paused perform phase plain policies ports postpone postponed
+presenceChanged probed probeHttp problem protocolVersion proven publisher publishes put rateLimited receive
+receiveQueueBytes receiveQueueMessages reconnected recovery refs rememberOwn remove renew renewable report
+reported reportEnd requests resends restore retried retryBase retryCap retryLater retryPending routes
+sendPolicy sendQueueBytes sendQueueMessages session setPresence settleAll settled shown skips socketUrl stand
+startDue startTimer stateChanged stopAll survivesDrop taken tell tick timed timerFired timers tokenFailed
+tokenFailure tokenLife translate turn upgradeCap usesSeq versioned wait wake watched watches welcomed whole
+withPresence woke
 `
   .trim()
   .split(/\s+/);

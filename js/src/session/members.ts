@@ -20,12 +20,12 @@ const MAX_TOPICS = 10_000;
 const MAX_MEMBERS = 10_000;
 
 class Room {
-  members = new Map<string, PresenceMember>();
+  _members = new Map<string, PresenceMember>();
   /** Members from before a reconnect, by client id, that may return, perhaps under another id. */
   awaited = new Map<string, PresenceMember>();
   /** Whether a snapshot, if one arrives, names all of them that are still present. */
   doubted = false;
-  complete = false;
+  _complete = false;
   proven = true;
 
   constructor(readonly _topic: string) {}
@@ -53,7 +53,7 @@ export class PresenceMembers {
     const known = new Set(topicsOf(others, this._rooms));
     return topicsOf(patterns, this._rooms).flatMap((topic) => {
       const room = this._rooms.get(topic) as Room;
-      const isShown = room.complete && !known.has(topic);
+      const isShown = room._complete && !known.has(topic);
       return isShown ? [snapshotOf(room, hidden ? [] : undefined)] : [];
     });
   }
@@ -67,9 +67,9 @@ export class PresenceMembers {
       room.doubted = false;
       room.awaited.clear();
     }
-    if (!room.complete) {
-      room.complete = true;
-      room.members = fresh;
+    if (!room._complete) {
+      room._complete = true;
+      room._members = fresh;
       room.awaited.clear();
       return [snapshotOf(room)];
     }
@@ -77,10 +77,10 @@ export class PresenceMembers {
     for (const clientId of fresh.keys()) room.awaited.delete(clientId);
     // Report joins before leaves: a user whose connection has another id stays.
     for (const [clientId, member] of fresh) {
-      const before = room.members.get(clientId);
+      const before = room._members.get(clientId);
       if (!before || differs(before, member)) out.push(...put(room, before, member));
     }
-    for (const [clientId, member] of room.members) {
+    for (const [clientId, member] of room._members) {
       const mayReturn = room.awaited.has(clientId) && member.user_id;
       if (!fresh.has(clientId) && !mayReturn) out.push(take(room, member));
     }
@@ -92,9 +92,9 @@ export class PresenceMembers {
     const data = memberData(message.data);
     if (!data) return [];
     const room = this._open(message.topic);
-    const before = room.members.get(data.client_id);
+    const before = room._members.get(data.client_id);
     if (message.type === 'presence.leave') return before ? [take(room, before)] : [];
-    if (!before && room.members.size - room.awaited.size >= MAX_MEMBERS) return [];
+    if (!before && room._members.size - room.awaited.size >= MAX_MEMBERS) return [];
     const member = merge(before, data, message.timestamp);
     if (!member) return [];
     room.awaited.delete(data.client_id);
@@ -117,7 +117,7 @@ export class PresenceMembers {
     for (const room of rooms) {
       if (known && !room.awaited.size) continue;
       room.doubted &&= known;
-      room.awaited = new Map(room.members);
+      room.awaited = new Map(room._members);
     }
     return rooms.some((room) => room.awaited.size);
   }
@@ -131,7 +131,7 @@ export class PresenceMembers {
   expire(): Change[] {
     return [...this._rooms.values()].flatMap((room) => {
       const gone = [...room.awaited.values()].reverse();
-      for (const { client_id } of gone) room.members.delete(client_id);
+      for (const { client_id } of gone) room._members.delete(client_id);
       room.awaited.clear();
       room.doubted = false;
       const members = inOrder(room);
@@ -160,10 +160,10 @@ export class PresenceMembers {
     let found = false;
     for (const topic of topicsOf(patterns, this._rooms)) {
       const room = this._rooms.get(topic) as Room;
-      if (room.proven || (room.complete && watched.has(topic)) || !room.members.size) continue;
+      if (room.proven || (room._complete && watched.has(topic)) || !room._members.size) continue;
       room.proven = true;
       if (room.awaited.size) continue;
-      room.awaited = new Map(room.members);
+      room.awaited = new Map(room._members);
       room.doubted = found = true;
     }
     return found;
@@ -181,7 +181,7 @@ export class PresenceMembers {
     this._rooms.delete(topic);
     if (this._rooms.size >= MAX_TOPICS) {
       const all = [...this._rooms.values()];
-      const empty = all.filter(({ members }) => !members.size);
+      const empty = all.filter(({ _members }) => !_members.size);
       for (const { _topic } of empty.length ? empty : all.slice(0, 1)) this._rooms.delete(_topic);
     }
     this._rooms.set(topic, room);
@@ -213,7 +213,7 @@ function change(
 
 function put(room: Room, before: PresenceMember | undefined, member: PresenceMember): Change[] {
   const kind = before ? 'update' : hasUser(room, member) ? 'connect' : 'join';
-  room.members.set(member.client_id, member);
+  room._members.set(member.client_id, member);
   const out: Change[] = [change(room, kind, member)];
   const { user_id: user } = member;
   const returned =
@@ -223,18 +223,18 @@ function put(room: Room, before: PresenceMember | undefined, member: PresenceMem
 }
 
 function take(room: Room, member: PresenceMember): Change {
-  room.members.delete(member.client_id);
+  room._members.delete(member.client_id);
   room.awaited.delete(member.client_id);
   return change(room, hasUser(room, member) ? 'disconnect' : 'leave', member);
 }
 
 /** Whether a connection of the same user is present; some peers send no users. */
-function hasUser({ members }: Room, { user_id: user }: PresenceMember): boolean {
-  return !!user && [...members.values()].some((other) => other.user_id === user);
+function hasUser({ _members }: Room, { user_id: user }: PresenceMember): boolean {
+  return !!user && [..._members.values()].some((other) => other.user_id === user);
 }
 
 function inOrder(room: Room): PresenceMember[] {
-  return [...room.members.values()].sort(
+  return [...room._members.values()].sort(
     (a, b) => a.joined_at - b.joined_at || (a.client_id < b.client_id ? -1 : 1),
   );
 }

@@ -35,9 +35,9 @@ class PresenceValues {
   readonly _byTopic: Map<Topic, JsonObject> = new Map();
 
   /** Merge an update: the newest value of each key counts; null deletes on the server. */
-  update(topic: Topic, data: JsonObject): void {
+  _update(topic: Topic, data: JsonObject): void {
     if (topic === undefined) {
-      for (const other of this._byTopic.keys()) this.forget(other, data);
+      for (const other of this._byTopic.keys()) this._forget(other, data);
     }
     const earlier = this._byTopic.get(topic);
     this._byTopic.delete(topic);
@@ -45,31 +45,31 @@ class PresenceValues {
   }
 
   /** Merge older values: existing keys win. */
-  restore(topic: Topic, data: JsonObject): void {
-    const left = this.missing(topic, data);
+  _restore(topic: Topic, data: JsonObject): void {
+    const left = this._missing(topic, data);
     if (!Object.keys(left).length) return;
     this._byTopic.set(topic, { ...left, ...this._byTopic.get(topic) });
   }
 
   /** The values that no value here replaces. */
-  missing(topic: Topic, data: JsonObject): JsonObject {
+  _missing(topic: Topic, data: JsonObject): JsonObject {
     return without(data, { ...this._byTopic.get(undefined), ...this._byTopic.get(topic) });
   }
 
   /** Forget the values under the keys of `data`. */
-  forget(topic: Topic, data: JsonObject): void {
+  _forget(topic: Topic, data: JsonObject): void {
     const left = without(this._byTopic.get(topic) ?? {}, data);
     if (Object.keys(left).length) this._byTopic.set(topic, left);
     else this._byTopic.delete(topic);
   }
 
   /** The updates to send: first the one for all topics, then one per topic. */
-  items(): [topic: Topic, data: JsonObject][] {
+  _items(): [topic: Topic, data: JsonObject][] {
     return [...this._byTopic].sort(([one], [other]) => Number(!other) - Number(!one));
   }
 
   /** Whether a topic has values, or can get some; an update of all topics always can. */
-  hasRoom(topic: Topic): boolean {
+  _hasRoom(topic: Topic): boolean {
     return !topic || this._byTopic.has(topic) || this._byTopic.size < MAX_TOPICS;
   }
 }
@@ -101,7 +101,7 @@ export class OwnPresence {
   /** Change it; `ref` is settled when the server acknowledges the change. */
   update(topic: Topic, data: JsonObject, ref: number | undefined): void {
     const refs = ref === undefined ? [] : [ref];
-    if (!this._own.hasRoom(topic)) {
+    if (!this._own._hasRoom(topic)) {
       this._reject(refs, {
         code: 'queue_full',
         message: 'This client has already set presence on 10,000 topics.',
@@ -110,8 +110,8 @@ export class OwnPresence {
       });
       return;
     }
-    this._own.update(topic, data);
-    this._later.update(topic, data);
+    this._own._update(topic, data);
+    this._later._update(topic, data);
     this._wait(topic, refs);
     if (!topic) this._mergeWaiting();
     this.flush();
@@ -120,7 +120,7 @@ export class OwnPresence {
   /** Send all values on a new connection. */
   connected(): void {
     this._later = new PresenceValues();
-    for (const [topic, data] of this._own.items()) this._later.update(topic, data);
+    for (const [topic, data] of this._own._items()) this._later._update(topic, data);
     this._mergeWaiting();
     this.flush();
   }
@@ -130,7 +130,7 @@ export class OwnPresence {
     const { peer } = this._context;
     if (!peer || this._publishes.paused) return;
     const answers = peer.acks && peer.features.has('ref');
-    for (const [topic, data] of this._later.items()) {
+    for (const [topic, data] of this._later._items()) {
       // Keep the order between updates of all topics and updates of one.
       if (topic ? this._inFlight.has(undefined) : this._inFlight.size) return;
       if (this._inFlight.has(topic)) continue;
@@ -162,11 +162,11 @@ export class OwnPresence {
     if (!update) return;
     const { topic, data, refs } = update;
     if (frame.code === RATE_LIMITED) {
-      this._later.restore(topic, data);
+      this._later._restore(topic, data);
       this._wait(topic, refs);
       this._mergeWaiting();
     } else {
-      this._own.forget(topic, this._later.missing(topic, data));
+      this._own._forget(topic, this._later._missing(topic, data));
       this._reject(refs, { ...frame, topic: frame.topic ?? topic });
       this.flush();
     }

@@ -165,12 +165,12 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   // ---------------------------------------------------------------- presence
   'a member that left during an outage stays': {
     file: 'session/members.ts',
-    from: 'room.proven || (room.complete && watched.has(topic))',
-    to: 'room.complete',
+    from: 'room.proven || (room._complete && watched.has(topic))',
+    to: 'room._complete',
   },
   'a member that leaves stays': {
     file: 'session/members.ts',
-    from: 'room.members.delete(member.client_id);',
+    from: 'room._members.delete(member.client_id);',
     to: '',
   },
   'a snapshot does not report who left': {
@@ -185,7 +185,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   'own presence is not sent again': {
     file: 'session/own_presence.ts',
-    from: 'for (const [topic, data] of this._own.items()) this._later.update(topic, data);',
+    from: 'for (const [topic, data] of this._own._items()) this._later._update(topic, data);',
     to: '',
   },
   'a new update drops earlier keys': {
