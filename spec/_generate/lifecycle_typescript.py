@@ -153,11 +153,8 @@ def _event(machine: Lifecycle, event: str) -> list[str]:
     for ways, states in sorted(groups.items(), key=lambda group: group[0] == usual):
         out += ["default:"] if ways == usual else [f"case {single(state)}:" for state in states]
         out += _chain(machine, ways)
-        if ways != usual:
-            out.append("break;")
-    if ignored:
-        out.append("default:")
-    return [*out, "}"]
+        out.append("break;")
+    return [*out[:-1], "}"]
 
 
 def _ways(rows: Iterable[Row], state: str) -> tuple[_Way, ...]:

@@ -22,8 +22,6 @@ export function onAuthOk<E>(m: Steps<E>, e: E): void {
       break;
     case 'connected':
       m._renew(e);
-      break;
-    default:
   }
 }
 

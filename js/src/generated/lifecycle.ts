@@ -156,8 +156,6 @@ export function onClose<E>(m: Steps<E>, e: E): void {
         m._enter('closed', e);
         m._finish(e);
       }
-      break;
-    default:
   }
 }
 
@@ -186,8 +184,6 @@ export function onToken<E>(m: Steps<E>, e: E): void {
     case 'connected':
       m._keepToken(e);
       m._sendAuth(e);
-      break;
-    default:
   }
 }
 
@@ -220,8 +216,6 @@ export function onTokenFailed<E>(m: Steps<E>, e: E): void {
       } else {
         m._scheduleRefetch(e);
       }
-      break;
-    default:
   }
 }
 
@@ -289,8 +283,6 @@ export function onDropped<E>(m: Steps<E>, e: E): void {
     case 'closing':
       m._enter('closed', e);
       m._finish(e);
-      break;
-    default:
   }
 }
 
@@ -332,8 +324,6 @@ export function onAnswered<E>(m: Steps<E>, e: E): void {
         m._choice._change();
         m._dial(e);
       }
-      break;
-    default:
   }
 }
 
@@ -359,8 +349,6 @@ export function onWoke<E>(m: Steps<E>, e: E): void {
         m._stop('retry');
         m._fetchToken(e);
       }
-      break;
-    default:
   }
 }
 
@@ -411,8 +399,6 @@ export function onAuthError<E>(m: Steps<E>, e: E): void {
         m._leave(e);
         m._attempts._schedule();
       }
-      break;
-    default:
   }
 }
 
@@ -455,8 +441,6 @@ export const ON_TIMER: Readonly<Record<string, <E>(m: Steps<E>, e: E) => void>> 
       case 'connected':
         m._credentials._abandon();
         m._scheduleRefetch(e);
-        break;
-      default:
     }
   },
   open(m, e) {
@@ -509,8 +493,6 @@ export const ON_TIMER: Readonly<Record<string, <E>(m: Steps<E>, e: E) => void>> 
       case 'connected':
         m._forgetToken(e);
         m._fetchToken(e);
-        break;
-      default:
     }
   },
   stable(m, e) {
@@ -551,8 +533,6 @@ export const ON_TIMER: Readonly<Record<string, <E>(m: Steps<E>, e: E) => void>> 
         } else {
           m._probeHttp(e);
         }
-        break;
-      default:
     }
   },
   upgrade(m, e) {
