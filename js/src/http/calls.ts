@@ -23,7 +23,7 @@ export interface Call<T> extends Request {
   /** Converts the body of a successful answer to the result; throws ProtocolError. */
   readonly read: (body: string) => T;
   /** It publishes: repeat it only if the peer supports `idempotency`. */
-  readonly publishes?: boolean | undefined;
+  readonly isPublish?: boolean | undefined;
   /** Its topic, for errors. */
   readonly topic?: string | undefined;
   /** Id of the published message, for errors. */
@@ -45,7 +45,7 @@ export function publish(publication: Publication): Call<PublishResult> {
     body: JSON.stringify(request),
     // A header carries visible ASCII only; the body has every id.
     headers: id && /^[!-~]+$/.test(id) ? { 'Idempotency-Key': id } : {},
-    publishes: true,
+    isPublish: true,
     topic,
     id,
   };
@@ -67,7 +67,7 @@ export function publishBatch(messages: readonly Publication[]): Call<PublishResu
       return messages.map(({ id }, n) => batchItem(results[n], id));
     },
     body: JSON.stringify({ messages }),
-    publishes: true,
+    isPublish: true,
   };
 }
 

@@ -179,24 +179,24 @@ export class Rest {
         // The last attempt had no effect, but an earlier one may have.
         throw before && !unknown ? lost(call, error) : error;
       }
-      run.outcomeUnknown = before || (call.publishes && unknown);
+      run.outcomeUnknown = before || (call.isPublish && unknown);
       await within(new Promise(() => {}), { signal: run.signal, end: next }, this._clock);
     }
   }
 
   private async _attempt<T>(call: Call<T>, run: Run): Promise<Attempt<T>> {
-    const { topic, publishes } = call;
+    const { topic, isPublish } = call;
     const { maxFrame, httpUrl, httpDerived } = this._options;
     const { host } = new URL(httpUrl);
     const { signal } = run;
     const doubt = DEVELOPMENT ? doubtAddress(this._options) : undefined;
-    const mayRepeat = !publishes || this.features?.has('idempotency') !== false;
+    const mayRepeat = !isPublish || this.features?.has('idempotency') !== false;
     let response: Response;
     let body: string;
     let token = '';
     try {
       token = await this._tokens.current(signal);
-      run.outcomeUnknown = publishes;
+      run.outcomeUnknown = isPublish;
       response = await ask(this._options, token, call, signal);
       const other = response.status === 401 && (await this._tokens.replace(token, signal));
       if (other) {
@@ -215,7 +215,7 @@ export class Rest {
       // Browsers hide the reason.
       const code = DEVELOPMENT ? codeOf(cause) : '';
       const why = code && `: ${code}`;
-      if (publishes && !(DEVELOPMENT && NOT_SENT.includes(code))) {
+      if (isPublish && !(DEVELOPMENT && NOT_SENT.includes(code))) {
         const who = DEVELOPMENT && httpDerived ? `${host}, which was derived from \`url\`,` : host;
         const problem = `${who} did not answer${why}; whether the message was published is unknown.`;
         return { error: lost(call, cause, problem), again: mayRepeat, unknown: true };
@@ -235,7 +235,7 @@ export class Rest {
       } catch (strange) {
         if (!(strange instanceof ProtocolError)) throw strange;
         const answered = `${host} answered ${call.method} ${call.path} with ${describeAnswer(response, body)}.`;
-        const unknown = publishes ? ' Whether the message was published is unknown.' : '';
+        const unknown = isPublish ? ' Whether the message was published is unknown.' : '';
         const why = DEVELOPMENT ? ` ${strange.message}` : '';
         throw new ProtocolError(answered + why + unknown, {
           remedy: DEVELOPMENT ? bothOf(FOREIGN, doubt?.remedy) : undefined,
