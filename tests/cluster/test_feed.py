@@ -8,6 +8,7 @@ import signal
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from unittest.mock import AsyncMock, Mock
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -28,7 +29,7 @@ from tests.cluster.waiting import until
 from tests.http_client import http_client
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable
+    from collections.abc import AsyncGenerator, Awaitable, Callable
     from pathlib import Path
     from typing import Literal
 
@@ -323,3 +324,91 @@ async def test_a_store_that_is_unreachable_for_less_than_the_timeout_disconnects
         await store.start()
         await publish(publisher, range(1))
         assert (await reader.message())["data"] == 0
+
+
+class Channels:
+    """A connection to the store, and its server, that confirm what the test tells them to."""
+
+    address = "store"
+
+    def __init__(self) -> None:
+        self.requested: list[tuple[str, str]] = []
+        self._push: Callable[[list[Any]], None] = lambda push: None
+
+    async def server(self, key: str) -> Channels:
+        return self
+
+    def listen(self, push: Callable[[list[Any]], None]) -> Channels:
+        self._push = push
+        return self
+
+    def stop_listening(self, wire: Channels) -> None:
+        pass
+
+    def still(self, key: str, server: Channels) -> bool:
+        return True
+
+    async def open(self) -> None:
+        pass
+
+    async def ended(self) -> None:
+        await asyncio.Event().wait()
+
+    async def publish_time(self, channel: str) -> None:
+        pass
+
+    def change_channels(self, words: tuple[str, ...]) -> None:
+        command, *channels = words
+        self.requested += [(command, channel) for channel in channels]
+
+    async def confirm(self, command: str, channel: str) -> None:
+        """Wait until this is requested, and confirm it."""
+        await until(lambda: (command, channel) in self.requested)
+        self.requested.remove((command, channel))
+        self._push([command.lower().encode(), channel.encode(), 0])
+
+
+@pytest.fixture
+async def listening() -> AsyncGenerator[tuple[Any, Channels]]:
+    """A feed of one shard whose connection is open."""
+    channels = Channels()
+    link: Any = channels
+    log: Any = Mock()
+    feed = Feed(link, ["b"], Mock(), AsyncMock(), BOUND, Mock(), log)
+    feed.start()
+    async with asyncio.timeout(BOUND):
+        await until(lambda: len(channels.requested), 1)
+        await channels.confirm(*channels.requested[0])
+        yield feed, channels
+    await feed.close()
+
+
+@pytest.mark.parametrize(
+    ("wanted", "confirmed"),
+    [("b:t:demo.x", True), ("b:t:demo.x", False), ("b:a", True)],
+)
+async def test_a_channel_that_is_wanted_again_while_it_ends_is_not_ready_before_it_has_begun_again(
+    listening: tuple[Any, Channels], wanted: str, confirmed: bool
+) -> None:
+    feed, channels = listening
+    pattern = wanted == "b:a"
+    join = feed.join_pattern if pattern else partial(feed.join, wanted)
+    leave = feed.leave_pattern if pattern else partial(feed.leave, wanted)
+    join()
+    if confirmed:
+        await channels.confirm("SSUBSCRIBE", wanted)
+    else:
+        await until(lambda: channels.requested, [("SSUBSCRIBE", wanted)])
+    leave()
+    await until(lambda: ("SUNSUBSCRIBE", wanted) in channels.requested)
+    join()
+    (ready,) = feed.ready(None if pattern else [wanted])
+    if not confirmed:
+        await channels.confirm("SSUBSCRIBE", wanted)
+    changed: asyncio.Event = feed._changed
+    await until(changed.is_set, False)
+    assert not ready.done()
+    await channels.confirm("SUNSUBSCRIBE", wanted)
+    assert not ready.done()
+    await channels.confirm("SSUBSCRIBE", wanted)
+    assert ready.done()

@@ -372,8 +372,7 @@ class Feed:
         self._unconfirmed.update(adding)
         # End a channel only when its replacement is confirmed.
         leaving: list[str] = []
-        coming = bool(self._unconfirmed) or any(each in wanted for each in self._ending)
-        if not (self._switching and coming):
+        if not (self._switching and self._coming):
             self._switching = False
             leaving = [each for each in self._leaving if each in self._asked and each not in wanted]
             self._leaving.clear()
@@ -389,6 +388,11 @@ class Feed:
     @property
     def _wanted(self) -> set[str] | frozenset[str]:
         return self._shards if self._patterns else self._channels
+
+    @property
+    def _coming(self) -> bool:
+        """Whether channels are not confirmed, or are wanted again while they end."""
+        return bool(self._unconfirmed) or not self._ending.isdisjoint(self._wanted)
 
     def _confirmed(self, channel: str) -> bool:
         return (
@@ -416,14 +420,15 @@ class Feed:
         if channel not in self._unconfirmed:
             return
         self._unconfirmed.discard(channel)
-        _resolve(self._waiters.pop(channel, ()))
+        if self._confirmed(channel):
+            _resolve(self._waiters.pop(channel, ()))
         if not self._unconfirmed:
             self._complete()
             if self._leaving:
                 self._changed.set()
 
     def _complete(self) -> None:
-        if self._unconfirmed or self._adding:
+        if self._coming or self._adding:
             return
         # All wanted channels are confirmed, whichever of them a caller waited for.
         for futures in self._waiters.values():
