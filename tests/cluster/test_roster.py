@@ -7,6 +7,7 @@ import json
 import logging
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -23,7 +24,7 @@ from tests.cluster.front import front
 from tests.cluster.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
+    from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Sequence
     from pathlib import Path
 
     from pubsub_server.shared.roster import Change, MemberChange
@@ -496,20 +497,20 @@ async def test_there_is_no_room_while_the_store_is_away_and_there_is_room_afterw
 async def test_a_search_that_has_failed_leaves_no_calls_behind(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    topics = Link.topics
+    call = Link.call
 
     async def fail() -> list[bytes]:
         raise RedisConnectionError("the connection is lost")
 
-    def first_fails(self: Link, index: str, *, since: int = 0) -> Coroutine[Any, Any, list[bytes]]:
-        monkeypatch.setattr(Link, "topics", topics)
+    def first_fails(self: Link, *rest: object) -> Coroutine[Any, Any, list[bytes]]:
+        monkeypatch.setattr(Link, "call", call)
         return fail()
 
     async with nodes(store, 1) as (node,):
         noted = Noted(node.hub.core.backplane)
         await until(lambda: len(noted.backplane._catching_up._unbroken), SHARDS)
         noted.roster._doubt(range(SHARDS), 1)
-        monkeypatch.setattr(Link, "topics", first_fails)
+        monkeypatch.setattr(Link, "call", first_fails)
         store.stall()
         before = asyncio.all_tasks()
         try:
@@ -518,10 +519,10 @@ async def test_a_search_that_has_failed_leaves_no_calls_behind(
             left = asyncio.all_tasks() - before
         finally:
             store.go_on()
-        assert "topics" not in str(left)
+        assert "Link.call" not in str(left)
 
 
-class Indexes:
+class Links:
     """Replaces the link and the names of keys: no search ends until `error` or `free` is set."""
 
     def __init__(self) -> None:
@@ -534,19 +535,15 @@ class Indexes:
     bases = ("base",)
     lanes = (range(1),)
 
-    def attended(self, shard: int) -> str:
-        return "attended"
-
-    def emptied(self, shard: int) -> str:
-        return "emptied"
-
-    async def topics(self, index: str, *, since: int) -> list[bytes]:
+    async def call(
+        self, name: str, keys: Sequence[str], arguments: Sequence[object]
+    ) -> list[bytes]:
         self.asked.set()
         if self.error is not None:
             raise self.error
         if not self.free:
             await asyncio.Event().wait()
-        return [index.encode()]
+        return [TOPIC.encode()]
 
 
 class Followers:
@@ -566,21 +563,56 @@ class Followers:
 async def test_a_search_for_members_that_ends_too_early_is_made_again(
     error: Exception | None,
 ) -> None:
-    indexes: Any = Indexes()
-    indexes.error = error
+    links: Any = Links()
+    links.error = error
     followers: Any = Followers()
     tasks = Tasks(asyncio.get_running_loop(), logging.getLogger("test"), "test")
     roster = RedisRoster(
-        *(indexes, indexes, indexes, indexes), max_members=1, secret="secret", patience=BOUND
+        *(links, links, links, links), max_members=1, secret="secret", patience=BOUND
     )
     roster.attend(followers)
     roster.interrupted([0], 1)
     roster.interrupted([0], 1)
     async with asyncio.timeout(BOUND):
         searching = tasks.spawn(roster.catch_up(), expected=(ValueError,))
-        await indexes.asked.wait()
+        await links.asked.wait()
         await tasks.end(searching)
         assert followers.found == set()
-        indexes.error, indexes.free = None, True
+        links.error, links.free = None, True
         await roster.catch_up()
-    assert followers.found == {"attended", "emptied"}
+    assert followers.found == {TOPIC}
+
+
+async def test_a_missed_change_is_found_while_the_topic_loses_and_gets_members(
+    store: Store,
+) -> None:
+    async with two(store) as (a, b):
+        shards = [b.backplane._layout.shard(TOPIC)]
+        link, turn = b.roster._link, asyncio.Lock()
+
+        async def change() -> None:
+            if a.held:
+                a.held.clear()
+                a.roster.leave(TOPIC, "cl_1")
+                await until(a.members, {})
+            else:
+                await a.enter("cl_1", "first")
+
+        def in_turn(method: Callable[..., Coroutine[Any, Any, Any]]) -> Any:
+            async def call(*arguments: object, **more: object) -> Any:
+                # After each call of the search, the only member joins or leaves.
+                async with turn:
+                    found = await method(*arguments, **more)
+                    await change()
+                    return found
+
+            return call
+
+        for _ in range(2):
+            await change()
+            b.found.clear()
+            b.roster._link = SimpleNamespace(call=in_turn(link.call), topics=in_turn(link.topics))
+            b.roster._doubt(shards, 1)
+            await b.roster.catch_up()
+            b.roster._link = link
+            assert b.found == {TOPIC}

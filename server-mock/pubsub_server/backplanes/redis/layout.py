@@ -77,10 +77,6 @@ class Layout:
         """The key that holds the topics of a shard with a member by the time of the last change."""
         return f"{self.bases[shard]}:q"
 
-    def emptied(self, shard: int) -> str:
-        """The key of the topics whose last member has left."""
-        return f"{self.bases[shard]}:e"
-
     def starts(self, shard: int) -> str:
         """The key of the first positions of those logs of a shard that have no message yet."""
         return f"{self.bases[shard]}:f"

@@ -295,8 +295,9 @@ class RedisRoster:
 
     async def _changed(self, shards: Iterable[int], since: int) -> list[str] | Exception:
         """The topics of these shards with changes, or why a shard does not answer."""
+        bases = [self._layout.bases[shard] for shard in shards]
         try:
-            return await self._indexed((self._layout.attended, self._layout.emptied), since, shards)
+            return await self._names(self._link.call("changed.lua", [b], [since]) for b in bases)
         except LINK_ERRORS as error:
             return error
 
@@ -356,15 +357,11 @@ class RedisRoster:
         return Present(dict.fromkeys(topics, int(time)), members)
 
     async def _search(self, wanted: Callable[[str], bool], limit: int) -> list[str]:
-        names = await self._indexed((self._layout.attended,), 0, range(len(self._layout.bases)))
+        shards = range(len(self._layout.bases))
+        names = await self._names(self._link.topics(self._layout.attended(s)) for s in shards)
         return await matching(names, wanted, limit)
 
-    async def _indexed(
-        self, indexes: Sequence[Callable[[int], str]], since: int, shards: Iterable[int]
-    ) -> list[str]:
-        calls = [
-            self._link.topics(index(shard), since=since) for index in indexes for shard in shards
-        ]
+    async def _names(self, calls: Iterable[Coroutine[Any, Any, list[bytes]]]) -> list[str]:
         return [name.decode() for names in await run_all(calls) for name in names]
 
     async def _soon(
