@@ -8,6 +8,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from pubsub_server.errors import ServiceError
 from pubsub_server.hub import large_subscriptions, shared_attendance
 from pubsub_server.shared import turns
@@ -18,8 +20,6 @@ from tests.cluster.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-
-    import pytest
 
     from pubsub_server.auth.identity import Identity
     from pubsub_server.shared.roster import Present
@@ -251,6 +251,26 @@ async def test_a_list_that_could_not_be_read_is_shown_when_it_can(
         reading.failures = 1
         reading.attendance.missed([TOPIC], anything=False)
         assert users(await snapshot(bob)) == ["ann", "bob"]
+
+
+@pytest.mark.parametrize("step", ["wait_joined", "matching"])
+async def test_lists_of_a_pattern_that_could_not_be_searched_are_shown_when_they_can(
+    store: Store, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    monkeypatch.setattr(shared_attendance, "AGAIN_AFTER", 0.01)
+    async with meeting(store, ["bob"], ["ann"]) as ((a, _), (bob, ann)):
+        await ann.subscribe(TOPIC)
+        roster: Any = a.hub.core.roster
+        work, failures = getattr(roster, step), iter(range(2))
+
+        async def fail_twice(*arguments: object) -> object:
+            if next(failures, None) is None:
+                return await work(*arguments)
+            raise ServiceError("unavailable", "away")
+
+        setattr(roster, step, fail_twice)
+        await bob.subscribe("demo.*")
+        assert users(await snapshot(bob)) == ["ann"]
 
 
 async def test_a_list_that_is_requested_again_during_a_failing_read_is_shown_when_it_can(

@@ -98,6 +98,9 @@ class SharedAttendance(Attendance):
         self._reading_unread: set[str] = set()
         self._refreshing = False
         self._retrying = False
+        # Patterns of subscriptions whose topics the store could not search.
+        self._unsearched: dict[str, None] = {}
+        self._searching = False
         roster.attend(self)
 
     # ------------------------------------------------------------ what clients of this node do
@@ -289,13 +292,20 @@ class SharedAttendance(Attendance):
             await self._roster.room(joined)
         joins = [done for topic in joined if (done := self._enter(connection, topic)) is not None]
         names = [topic for topic in shown if not is_wildcard(topic)]
+        patterns = [topic for topic in shown if is_wildcard(topic)]
         try:
             await self._roster.wait_joined(joins, shown)
             if not shown:
                 return self._held(connection, {})
-            names = await self._names(connection, shown)
+            if patterns:
+                readable = functools.partial(self._core.may_read, connection)
+                found = await self._search(patterns, readable, SNAPSHOTS_MAX)
+                more = max(0, SNAPSHOTS_MAX - len(names))
+                names = list(dict.fromkeys((*names, *found[:more])))
+                patterns = []
             present = await self._roster.read(names)
         except ServiceError:
+            self._search_later(patterns)
             return chain(self._local(connection, names), self._held(connection, {}))
         for topic, row in present.members.items():
             if row:
@@ -348,20 +358,16 @@ class SharedAttendance(Attendance):
         present = await self._roster.read([topic])
         return [_member(each) for each in self._members(present.members[topic])]
 
-    async def _names(self, connection: Connection, shown: Sequence[str]) -> list[str]:
-        core = self._core
-        names = {topic: None for topic in shown if not is_wildcard(topic)}
+    async def _search(
+        self, patterns: Iterable[str], wanted: Callable[[str], bool], limit: int
+    ) -> list[str]:
+        """Topics of these patterns with a member."""
         trie: TopicTrie[None] = TopicTrie()
-        for pattern in shown:
-            if is_wildcard(pattern):
-                trie.insert(pattern, None)
-        if len(names) < len(shown):
-            found = await self._roster.matching(
-                lambda topic: bool(trie.match(topic)) and core.may_read(connection, topic),
-                SNAPSHOTS_MAX,
-            )
-            names |= dict.fromkeys(found[: max(0, SNAPSHOTS_MAX - len(names))])
-        return list(names)
+        for pattern in patterns:
+            trie.insert(pattern, None)
+        return await self._roster.matching(
+            lambda topic: bool(trie.match(topic)) and wanted(topic), limit
+        )
 
     def _members(self, row: Mapping[str, tuple[bool, bytes]]) -> list[dict[str, Any]]:
         found = [self._data(client_id, shown)[0] for client_id, (_, shown) in row.items()]
@@ -419,6 +425,28 @@ class SharedAttendance(Attendance):
         finally:
             self._reading_unread.clear()
             self._retrying = False
+
+    def _search_later(self, patterns: Iterable[str]) -> None:
+        self._unsearched.update(dict.fromkeys(patterns))
+        if self._unsearched and not self._searching:
+            self._searching = True
+            self._spawn(self._show_unsearched())
+
+    async def _show_unsearched(self) -> None:
+        watchers = self._core.router.watchers
+        try:
+            while self._unsearched:
+                await asyncio.sleep(AGAIN_AFTER)
+                patterns, self._unsearched = self._unsearched, {}
+                most = SNAPSHOTS_MAX * len(patterns)
+                try:
+                    found = await self._search(patterns, lambda topic: bool(watchers(topic)), most)
+                except ServiceError:
+                    self._search_later(patterns)
+                else:
+                    self.missed(found, anything=False)
+        finally:
+            self._searching = False
 
     async def _show_next(self, waiting: dict[str, bool]) -> None:
         topics = dict(islice(waiting.items(), READ_TOPICS))
