@@ -13,6 +13,7 @@ import pytest
 from pubsub_server.errors import ServiceError
 from pubsub_server.hub import large_subscriptions, shared_attendance
 from pubsub_server.shared import turns
+from pubsub_server.shared.connection import PAUSED
 from pubsub_server.shared.roster import MemberChange
 from tests.cluster.fleet import BOUND, meeting, peer
 from tests.cluster.test_presence import TOPIC, change, changes, snapshot, users
@@ -327,6 +328,40 @@ async def test_a_list_that_a_pattern_got_late_is_shown_again_after_the_store_los
         # The store reports no topics, because it has lost them.
         reading.attendance.missed([], anything=True)
         assert users(await snapshot(bob)) == ["ann"]
+
+
+async def test_a_change_that_waits_for_a_slow_connection_is_not_sent_without_the_next_one(
+    store: Store,
+) -> None:
+    async with one(store) as (node, reading, bob, ann):
+        await ann.subscribe(OTHER)
+        await bob.subscribe("demo.*")
+        connection = node.hub.core.connections[bob.client_id]
+        delivery = node.hub.core.delivery
+        delivery.stall(connection, PAUSED)
+        await ann.subscribe(TOPIC)
+        await until(lambda: bool(connection.pending))
+        reading.after.clear()
+        reading.before.clear()
+        await bob.send({"type": "subscribe", "topics": [TOPIC]})
+        await reading.begun.wait()
+        await ann.send({"type": "unsubscribe", "topics": [TOPIC], "ref": "1"})
+        await ann.until("unsubscribed")
+        (arrival,) = reading.attendance._arriving.values()
+        await until(lambda: len(arrival.held), 1)
+        reading.open()
+        await until(lambda: connection.busy, False)
+        delivery.release(connection, PAUSED)
+        seen: list[Any] = []
+        for frame in await bob.fence():
+            if frame.get("topic") == TOPIC:
+                seen = users(frame["members"])
+            for kind, user in changes([frame]):
+                if kind == "leave":
+                    seen.remove(user)
+                else:
+                    seen.append(user)
+        assert seen == ["bob"]
 
 
 async def test_too_many_changes_during_a_subscription_send_the_list_again(

@@ -51,11 +51,16 @@ AGAIN_AFTER: Final = 1.0
 
 
 class _Arrival:
-    """The changes that a connection gets after its greeting."""
+    """The changes that a connection gets after its greeting.
 
-    __slots__ = ("held", "overflow")
+    Args:
+        behind: Whether earlier changes still wait for the connection, and follow the snapshots.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("behind", "held", "overflow")
+
+    def __init__(self, *, behind: bool) -> None:
+        self.behind = behind
         self.held: list[tuple[str, int, bytes]] = []
         self.overflow: set[str] = set()
 
@@ -280,7 +285,7 @@ class SharedAttendance(Attendance):
 
     def expect(self, connection: Connection) -> None:
         """See `attendance.Attendance`."""
-        self._arriving[connection] = _Arrival()
+        self._arriving[connection] = _Arrival(behind=bool(connection.pending))
 
     async def greet(
         self, connection: Connection, joined: Sequence[str], shown: Sequence[str]
@@ -343,7 +348,8 @@ class SharedAttendance(Attendance):
             read: See `Present.at`.
         """
         arrival = self._arriving.get(connection)
-        if arrival is None:
+        if arrival is None or arrival.behind:
+            # All of them follow the earlier changes, even a `leave` that the snapshots include.
             return []
         held, arrival.held = arrival.held, []
         if read:
