@@ -3,7 +3,7 @@
 import { DEVELOPMENT } from '../build.js';
 import { fromCode, type PubSubError } from '../errors.js';
 import { CODES } from '../generated/errors.js';
-import { bareToken } from '../settings/checks.js';
+import { withoutToken } from '../settings/checks.js';
 import { isObject, type JsonObject } from '../wire/guard.js';
 import type { Doubt } from './address.js';
 import { statusOf } from './request.js';
@@ -33,9 +33,6 @@ export interface Elsewhere extends Doubt {
 }
 
 const WAIT_MAX = 3_600_000;
-
-/** Minimum characters of a token that is hidden: a shorter one of a test may be part of a word. */
-const SECRET_MIN = 16;
 
 /** With this status, libraries for WebSockets refuse other requests. */
 const UPGRADE = 426;
@@ -91,12 +88,10 @@ export function readError(
  *
  * Some gateways quote the header `Authorization` in their error, which ends up in logs.
  */
-export function withoutToken(body: string, token: string): string {
-  const secret = bareToken(token);
-  if (secret.length < SECRET_MIN) return body;
+export function bodyWithoutToken(body: string, token: string): string {
   const fields = parse(body);
   // Some escape characters of tokens, such as `/`.
-  return (fields ? JSON.stringify(fields) : body).split(secret).join('[token]');
+  return withoutToken(fields ? JSON.stringify(fields) : body, token);
 }
 
 /** A description of the answer: status and, in development, content type; never the content. */

@@ -7,7 +7,7 @@ import type { PlainDialect } from '../dialects/plain/plain_dialect.js';
 import { ProtocolError } from '../errors.js';
 import type { ClientFrame, ServerFrame } from '../generated/wire.js';
 import { logText } from '../log_text.js';
-import { bareToken } from '../settings/checks.js';
+import { withoutToken } from '../settings/checks.js';
 import {
   NOT_LOADED,
   type Receiver,
@@ -113,13 +113,11 @@ export class Connection implements Receiver {
       if (!this._outgoing.length && !owner.crowded) return;
     } else {
       if (read.type === 'auth.ok' && !this._isReady(read)) return;
-      if (read.type === 'error' || read.type === 'auth.error') {
-        // Some servers quote the token in their error, which ends up in logs. With less than 16
-        // characters, as in tests, it may be part of a word.
-        (read as { message: string }).message = read.message
-          .split(bareToken(owner.session.lifecycle._credentials._token() ?? '').padEnd(16))
-          .join('[token]');
-      }
+      if (read.type === 'error' || read.type === 'auth.error')
+        (read as { message: string }).message = withoutToken(
+          read.message,
+          owner.tokens.last?.value,
+        );
       (this._dialect ?? owner.session).receive(read, owner.clock.wallMs());
     }
     owner.handled();

@@ -14,7 +14,7 @@ import { logText } from '../log_text.js';
 import type { Peer } from '../session/peer.js';
 import type { Ports, Rejected, StateChanged, TimerName, TransportName } from '../session/ports.js';
 import { type OperatedSession, Session } from '../session/session.js';
-import { checkNumber, TIME } from '../settings/checks.js';
+import { checkNumber, TIME, withoutToken } from '../settings/checks.js';
 import type { ClientOptions } from '../settings/options.js';
 import { NOT_LOADED, type Transport, type TransportEnd } from '../transports/transport.js';
 import type { StateChange, StateName, TokenReason } from '../values.js';
@@ -119,7 +119,9 @@ export class Driver implements Owner, Ports {
     this._connection = undefined;
     // A connection that was never open is not urgent.
     const hurry = again && this.state === 'connected';
-    this.perform((session) => session.dropped(code, told, retryAfter));
+    this.perform((session) =>
+      session.dropped(code, withoutToken(told, this.tokens.last?.value), retryAfter),
+    );
     if (DEVELOPMENT && end.hidden) this.unexplained = this.lastFailure;
     if (hurry) this.perform((session) => session.woke(true));
   }
@@ -252,7 +254,7 @@ export class Driver implements Owner, Ports {
       failure?.() ??
       new ConnectionFailed(
         DEVELOPMENT
-          ? `A part of the client did not load within ${options.timeout} milliseconds (\`timeout\`).`
+          ? `A part of the client did not load within ${options.timeout} ms (\`timeout\`).`
           : NOT_LOADED.reason,
       )
     );

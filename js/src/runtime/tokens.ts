@@ -104,15 +104,16 @@ export class TokenSource {
 
 /**
  * The reason why there is no token, in words. The text of a foreign error may contain a secret; its
- * class and position do not.
+ * class and, in the development build, its position do not.
  */
 export function tokenProblem(error: unknown): string {
   if (error instanceof PubSubError) return error.message;
   const { name, message, stack }: Partial<Error> =
     error instanceof Error ? error : { name: typeof error };
+  if (!DEVELOPMENT) return `getToken threw ${name}.`;
   // The first frame, as V8 writes it after the text, or as another engine writes it. Without the
   // text, whose lines may look like frames.
   const frames = String(stack).replace(message as string, '');
   const place = frames.match(/^( +at |\S*?@)(.+:\d.*)/m)?.[2];
-  return `getToken threw ${place ? `${name} at ${place}` : name}.`;
+  return `getToken threw ${name}${place ? ` at ${place}` : ''}.`;
 }

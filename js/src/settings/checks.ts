@@ -178,6 +178,17 @@ export function bareToken(token: string): string {
   return token.replace(/^bearer(?: |$)/i, '').trim();
 }
 
+/**
+ * A text of a server without the token, which some quote and which would end up in logs. A close
+ * reason may end within it.
+ */
+export function withoutToken(text: string, token = ''): string {
+  // With less than 16 characters, as in tests, it may be part of a word.
+  const start = bareToken(token).slice(0, 16).padEnd(16);
+  const marked = text.split(start).join('\0');
+  return marked.replace(/\0[^\s"'\\]*/g, '[token]');
+}
+
 /** A name, as sent to the server or to other tabs. */
 export function checkName(name: unknown, field = 'name'): void {
   if (typeof name === 'string' && /^[^\p{Cc}]{1,128}$/u.test(name)) return;

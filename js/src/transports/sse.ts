@@ -33,7 +33,7 @@ import type {
   UnsubscribeFrame,
 } from '../generated/wire.js';
 import { sessionInfo } from '../http/calls.js';
-import { describeAnswer, isPage, readError, withoutToken } from '../http/problems.js';
+import { bodyWithoutToken, describeAnswer, isPage, readError } from '../http/problems.js';
 import { ask, bytesOf, statusOf, textOf } from '../http/request.js';
 import { errorInfo, Rest } from '../http/rest.js';
 import { actionOf } from '../session/events.js';
@@ -269,7 +269,7 @@ export class SseTransport implements Transport {
           this._reading.abort();
           this._reading = undefined;
         } else {
-          const body = withoutToken(await refusalOf(response), token);
+          const body = bodyWithoutToken(await refusalOf(response), token);
           if (!signal.aborted) this._refuse(response, body);
           return undefined;
         }

@@ -216,3 +216,24 @@ test('an error of the server does not quote the token', async () => {
   assert.deepEqual(new Set(reported), new Set(['Bearer [token] is not "[token]"']));
   await assert.rejects(ps.publish('a', { data: 1 }), /: Bearer \[token\] is not "\[token\]"/);
 });
+
+for (const [words, cut] of [
+  ['a close reason', undefined],
+  ['a close reason that ends within the token', 123],
+] as const) {
+  test(`${words} does not quote the token`, async () => {
+    const token = `${'header'.repeat(20)}.payload.signature`;
+    const { ps, peer, clock } = virtualClient({ getToken: () => `Bearer ${token}` });
+    await ps.connect();
+    peer.silent.add('auth');
+    peer.socket.drop(4999, `no Bearer ${token}`.slice(0, cut));
+    assert.equal(ps.lastFailure?.reason, 'no Bearer [token]');
+    const late = assert.rejects(
+      ps.publish('a', { data: 1 }, { timeout: 100 }),
+      /no Bearer \[token\]/,
+    );
+    await clock.advance(100);
+    await late;
+    await ps.close({ timeout: 0 });
+  });
+}

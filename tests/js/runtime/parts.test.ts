@@ -335,7 +335,7 @@ test('a time limit that ends while a part loads is named, with its unit', async 
       assert.equal(call.status, 'rejected');
       assert.equal(
         String(call.status === 'rejected' && call.reason.message),
-        'A part of the client did not load within 5 milliseconds (`timeout`).',
+        'A part of the client did not load within 5 ms (`timeout`).',
       );
     }
   });
