@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tempfile
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,8 +24,12 @@ print(*[ports.free_port() for _ in range(24)])
 
 
 def test_a_port_that_a_process_has_picked_is_not_picked_by_another(
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Another suite on this machine may have reserved most of these few ports.
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(ports, "_reservations", cache(ports._reservations.__wrapped__))
     monkeypatch.setattr(ports, "BELOW_OUTGOING", RANGE)
     ours = {ports.free_port() for _ in range(24)}
     command = [sys.executable, "-c", PICK]
