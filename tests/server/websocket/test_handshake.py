@@ -40,6 +40,24 @@ async def test_a_wrong_request_has_its_status(server: Server, head: bytes, statu
     await server.until_gone()
 
 
+async def test_a_page_that_uses_the_wrong_port_may_read_the_answer(server: Server) -> None:
+    head = b" /v1/session HTTP/1.1\r\nHost: x\r\nOrigin: https://app.example\r\n"
+    asks = (b"Access-Control-Request-Method: GET", b"Access-Control-Request-Headers: authorization")
+    async with raw(server, shake=False) as peer:
+        peer.write(b"OPTIONS" + head + b"\r\n".join((*asks, b"", b"")))
+        preflight = await peer.rest()
+    async with raw(server, shake=False) as peer:
+        peer.write(b"GET" + head + b"\r\n")
+        answer = await peer.rest()
+    assert preflight.startswith(b"HTTP/1.1 200 ")
+    assert b"\r\nAccess-Control-Allow-Methods: GET\r\n" in preflight
+    assert b"\r\nAccess-Control-Allow-Headers: authorization\r\n" in preflight
+    assert answer.startswith(b"HTTP/1.1 404 ")
+    assert b"WebSocket endpoint is /ws" in answer
+    for each in (preflight, answer):
+        assert b"\r\nAccess-Control-Allow-Origin: *\r\n" in each
+
+
 @pytest.mark.parametrize(
     "junk", [b"\x16\x03\x01\x02\x00\x01\x00", b"\x00" * 100, b"HELO there\r\n\r\n"]
 )

@@ -93,7 +93,7 @@ class SocketConnections:
         """The answer to a request: an upgrade, or an error with a remedy."""
         path = request.path.partition("?")[0]
         if path not in ("/ws", "/ws/", "/"):
-            return core.reject(404, "This path does not exist. The WebSocket endpoint is /ws.\n")
+            return _misdirected(core, request)
         if request.method == "GET" and "Upgrade" not in request.headers:
             response = core.reject(
                 426,
@@ -140,3 +140,19 @@ class SocketConnections:
             await asyncio.wait([self._empty], timeout=seconds)
         for each in list(self.open):
             each.abort()
+
+
+def _misdirected(core: ServerProtocol, request: Request) -> Response:
+    """The answer to a request for the HTTP port.
+
+    Its CORS headers let a page read it. Otherwise, the browser would report an error of CORS
+    instead of the wrong port.
+    """
+    is_preflight = request.method == "OPTIONS"
+    text = "" if is_preflight else "This path does not exist. The WebSocket endpoint is /ws.\n"
+    response = core.reject(200 if is_preflight else 404, text)
+    response.headers["Access-Control-Allow-Origin"] = "*"
+    for asked, allowed in (("Method", "Methods"), ("Headers", "Headers")):
+        values = request.headers.get_all(f"Access-Control-Request-{asked}")
+        response.headers[f"Access-Control-Allow-{allowed}"] = ", ".join(values)
+    return response
