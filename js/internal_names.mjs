@@ -10,7 +10,7 @@ callInterval cancelTimer checkOpen checkTimeout context crowded cursor cursors d
 disconnectedSince doubt doubted doubts drawn drop dropTopics due effects ended ending entry environment expire
 expiresIn fetchToken finished fired flush follow full generation granted hangUp hasBatch hasRoom hasWebSocket
 healed heard held hide holders httpDerived httpUrl inbox inboxes incremental joined later learn lifecycle
-linked listeners lists lost malformed marks matching newest notify occupied opened operate operations outcomes
+linked listeners lists lost malformed marks matching moved notify occupied opened operate operations outcomes
 over ownPresence paced paceInterval part pause paused perform phase plain policies ports postpone postponed
 presenceChanged probed probeHttp problem protocolVersion proven publisher publishes put rateLimited receive
 receiveQueueBytes receiveQueueMessages reconnected recovery refs rememberOwn remove renew renewable report

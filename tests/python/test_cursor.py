@@ -65,7 +65,7 @@ def test_a_run_of_messages_is_admitted_up_to_a_hole() -> None:
     assert [one.seq for one in new] == [6, None, 7]
     assert [one.seq for one in beyond] == [9, 8]
     assert cursor.positions == {"a": 7}
-    assert cursor.newest == 7
+    assert cursor.moved() == (7, {"a": None})
 
 
 @given(known=st.none() | st.integers(0, 5), run=st.lists(st.none() | st.integers(0, 9), min_size=1))
@@ -85,7 +85,7 @@ def test_a_run_is_admitted_like_its_messages_one_by_one(
             break
     new, rest = together.admit(messages)
     assert (list(new), list(rest)) == (expected, beyond)
-    assert (together.positions, together.newest) == (single.positions, single.newest)
+    assert (together.positions, together.moved()) == (single.positions, single.moved())
 
 
 def test_positions_go_backwards_only_with_a_reset() -> None:
@@ -116,7 +116,7 @@ def test_memory_is_bounded_by_topics() -> None:
     cursor = seq_cursor(topics=10)
     for n in range(1_000):
         cursor.admit([message(1, topic=f"t{n}", at=n)])
-    assert cursor.topics == [f"t{n}" for n in range(990, 1_000)]
+    assert list(cursor.positions) == [f"t{n}" for n in range(990, 1_000)]
     assert cursor.request().since == 989
 
 
@@ -133,7 +133,16 @@ def test_the_topic_idle_longest_is_removed() -> None:
     cursor.admit([message(1, topic="b")])
     cursor.admit([message(2, topic="a")])
     cursor.admit([message(1, topic="c")])
-    assert cursor.topics == ["a", "c"]
+    assert list(cursor.positions) == ["a", "c"]
+
+
+def test_topics_of_other_nodes_count_in_the_bound_of_memory() -> None:
+    options = SessionOptions(remembered_topics=2)
+    cursor = SeqCursor(Subscribe(1, ("*",), after={"a": None, "b": None}), options)
+    cursor.admit([message(1, topic="a", at=3)])
+    assert cursor.moved() == (3, {"b": None, "a": None})
+    cursor.admit([message(1, topic="c", at=4)])
+    assert cursor.moved() == (4, {"a": None, "c": None})
 
 
 def test_a_sibling_in_the_same_millisecond_is_replayed() -> None:
@@ -171,7 +180,7 @@ def test_ids_and_topics_are_bounded() -> None:
     for topic in range(10):
         for n in range(100):
             cursor.admit([message(None, topic=f"t{topic}", at=n, id=f"{topic}.{n}")])
-    assert cursor.topics == ["t7", "t8", "t9"]
+    assert list(cursor.moved()[1]) == ["t7", "t8", "t9"]
     assert all(len(near) == 5 for near in cursor._near.values())
 
 

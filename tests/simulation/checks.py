@@ -54,8 +54,8 @@ def check_stream(
         if begun is not None and not granted:
             start = len(everything)  # temporarily denied: requested by time
             since = begun.at - server.profile.options.overlap if since is None else since
-        if topic in event.after:
-            later = (r.index for r in everything if (r.message.seq or 0) > event.after[topic])
+        if (after := event.after.get(topic)) is not None:
+            later = (r.index for r in everything if (r.message.seq or 0) > after)
             start, since = next(later, len(everything)), None
         first = start
         offered: set[str] = set()

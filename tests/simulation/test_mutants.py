@@ -66,11 +66,10 @@ def a_jump_is_passed_over(patch: Patch) -> None:
 
     def broken(self: SeqCursor, messages: Sequence[Message]) -> Any:
         [message] = messages
-        if message.seq is not None and message.topic in self._marks:
-            mark = self._marks[message.topic]
-            if message.seq > mark.seq:
-                mark.seq = message.seq
-                return messages, ()
+        mark = self._marks.get(message.topic)
+        if mark is not None and message.seq is not None and message.seq > mark.seq:
+            mark.seq = message.seq
+            return messages, ()
         return admit(self, messages)
 
     patch.setattr(SeqCursor, "admit", broken)

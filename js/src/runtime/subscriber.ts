@@ -32,18 +32,18 @@ export async function subscribe<Data>(
   const named = options.since ?? history ?? options.after;
   const isNew = client.options.recover === undefined || named !== undefined;
   const place = isNew ? options : (await client.part(client.recovery, options)).place(topics);
-  const { since, after } = place;
+  const after = place.after && new Map(Object.entries(place.after));
   const request: Subscribe = {
     sub: publisher.number(),
     topics,
-    since: since && Math.round(+since),
+    since: place.since && Math.round(+place.since),
     history,
-    after: after && new Map(Object.entries(after)),
+    after,
     presence: Boolean(presence ?? onPresence),
   };
   if (DEVELOPMENT) checkReceiveQueue(queue);
   const bounds = merged(queue, client.options.receiveQueue);
-  const inbox = new Inbox(topics, bounds, request.after);
+  const inbox = new Inbox(topics, bounds, after);
   const special = types ?? (typeof presence === 'boolean' ? undefined : presence);
   if (special !== undefined) {
     const { prepareInbox } = await client.part(PARTS.arguments, options);

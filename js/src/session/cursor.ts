@@ -26,7 +26,8 @@ export interface Request {
 }
 
 /** The answer to a `subscribe`, from one frame or several. */
-export interface Answer extends Omit<SubscribedFrame, 'type' | 'topics'> {
+export interface Answer extends Required<Omit<SubscribedFrame, 'type' | 'topics' | 'timestamp'>> {
+  readonly timestamp?: number;
   /** When the last part arrived, by this machine's clock. */
   readonly _at: number;
   /** It is the first answer; holes between replayed messages are then not a loss. */
@@ -60,12 +61,10 @@ export interface Cursor {
    * are still missing, they are a gap.
    */
   readonly retried: Map<string, number>;
-  /** Topics with a known position. */
-  readonly topics: readonly string[];
-  /** Time of the newest message, Unix milliseconds. */
-  readonly newest: number | undefined;
   /** The start of the next request. */
   request(): Request;
+  /** The start on another peer, where the positions of this one are not valid. */
+  moved(): Pick<Subscribe, 'since' | 'after'>;
   /** Whether a live message is known, new, or beyond a hole (then the position stays). */
   admit(message: Envelope): Verdict;
   /**
@@ -80,15 +79,14 @@ export interface Cursor {
 interface Mark {
   _seq: number;
   _at: number;
-  /** The answer to the last request has messages of the topic. */
-  _proven?: boolean;
 }
 
 /** Positions by concrete topic. */
 export class SeqCursor implements Cursor {
   readonly usesSeq = true;
   readonly retried: Map<string, number> = new Map();
-  readonly marks: Map<string, Mark> = new Map();
+  /** Undefined: the peer has not stated a position, or has lost the log. */
+  readonly marks: Map<string, Mark | undefined> = new Map();
   /** Start, Unix milliseconds; undefined for the time of the first `subscribed`. */
   private _since: number | undefined;
   /** The positions in the last request. */
@@ -96,54 +94,56 @@ export class SeqCursor implements Cursor {
   /** Milliseconds by which the clocks of two nodes may differ. */
   private readonly _overlap: number;
   /**
-   * Maximum topics with a position; above it, the one idle longest is dropped, and its later
+   * Maximum topics in memory; above it, the one idle longest is dropped, and its later
    * messages are reported as unproven.
    */
   private readonly _remembered: number;
   private _hasDropped = false;
+  /** Topics of which the current answer has messages. */
+  private readonly _proven = new Set<string>();
   /** Topics of which the current answer has messages of more than one log. */
   private readonly _restarted = new Set<string>();
 
   constructor({ since, after = new Map() }: Subscribe, options: SessionOptions) {
-    for (const [topic, _seq] of after) this.marks.set(topic, { _seq, _at: 0 });
+    for (const [topic, _seq] of after)
+      this.marks.set(topic, _seq === undefined ? _seq : { _seq, _at: 0 });
     this._since = since;
     this._overlap = options.overlap;
     this._remembered = options.rememberedTopics;
   }
 
   request(): Request {
-    const after = new Map([...this.marks].map(([topic, { _seq }]) => [topic, _seq]));
+    const after = new Map<string, number>();
+    for (const [topic, mark] of this.marks) {
+      if (mark) after.set(topic, mark._seq);
+    }
     this._requested = after;
-    for (const mark of this.marks.values()) mark._proven = false;
+    this._proven.clear();
     this._restarted.clear();
     return { since: this._since, after: after.size ? Object.fromEntries(after) : undefined };
   }
 
   admit(message: Envelope): Verdict {
-    const { seq, topic } = message;
+    const { seq, topic, timestamp } = message;
     if (seq === undefined) return 'new';
     const mark = this.marks.get(topic);
-    if (!mark) {
-      this._setMark(topic, seq, message.timestamp);
-    } else if (seq <= mark._seq) {
-      return 'known';
-    } else if (seq > mark._seq + 1) {
+    if (mark && seq <= mark._seq) return 'known';
+    if (mark && seq > mark._seq + 1) {
       this.retried.set(topic, mark._seq);
       return 'jump';
-    } else {
+    }
+    if (mark && this.marks.size < this._remembered) {
       mark._seq = seq;
-      mark._at = message.timestamp;
-      if (this.marks.size >= this._remembered) {
-        this.marks.delete(topic);
-        this.marks.set(topic, mark);
-      }
+      mark._at = timestamp;
+    } else {
+      this._setMark(topic, seq, timestamp);
     }
     return 'new';
   }
 
   replay(replay: Replay, steps: Step[]): Envelope[] {
     const { _answer: answer, whole } = replay;
-    const { history = [], positions = {}, _first: first, _limit: limit } = answer;
+    const { history, positions, _first: first, _limit: limit } = answer;
     const truncated = new Set(answer.truncated);
     const began = answer.timestamp ?? answer._at;
     // `positions` names every existing topic, so messages of other topics are newer than this
@@ -181,7 +181,7 @@ export class SeqCursor implements Cursor {
         // Both ends are in one log if it misses messages after the requested position or after
         // replayed ones: their number is known, unless the log restarted. Any log begins at a
         // position above the time of all earlier messages, in microseconds.
-        const known = !restarted && (trimmed || mark._proven);
+        const known = !restarted && (trimmed || this._proven.has(topic));
         const leapt = mark._at && seq >= (mark._at + 1) * 1_000;
         const reason = known ? 'history_trimmed' : restarted || leapt ? 'log_reset' : 'unproven';
         const missed = known ? last - mark._seq : undefined;
@@ -197,7 +197,7 @@ export class SeqCursor implements Cursor {
       const { topic, seq, timestamp } = message;
       if (seq !== undefined) {
         if (!advance(topic, seq, timestamp)) return;
-        if (replayed) (marks.get(topic) as Mark)._proven = true;
+        if (replayed) this._proven.add(topic);
       }
       steps.push(message);
     };
@@ -207,18 +207,18 @@ export class SeqCursor implements Cursor {
       replay.held = replay.held.filter(
         (each) =>
           each.topic !== topic ||
-          (each.seq ?? Infinity) > (last ?? (marks.get(topic)?._seq ?? 0) + 1) ||
+          (each.seq ?? Infinity) > (last ?? (marks.get(topic) as Mark)._seq + 1) ||
           take(each),
       );
     };
 
-    for (const topic of new Set(answer.reset)) {
+    for (const topic of answer.reset) {
       this._restarted.add(topic);
       const mark = marks.get(topic);
       if (mark) {
         // Messages from before the loss precede the gap.
         takeHeld(topic);
-        marks.delete(topic);
+        marks.set(topic, undefined);
         steps.push(gap(topic, 'log_reset', mark._seq + 1));
       }
     }
@@ -241,26 +241,25 @@ export class SeqCursor implements Cursor {
     return [];
   }
 
-  get topics(): readonly string[] {
-    return [...this.marks.keys()];
+  moved(): Pick<Subscribe, 'since' | 'after'> {
+    let newest = 0;
+    const after = new Map<string, number | undefined>();
+    for (const [topic, { _seq, _at } = {} as Mark] of this.marks) {
+      if (_at > newest) newest = _at;
+      after.set(topic, _at ? undefined : _seq);
+    }
+    return { since: newest || this._since, after };
   }
 
-  get newest(): number | undefined {
-    let newest: number | undefined;
-    for (const { _at } of this.marks.values()) newest = Math.max(newest ?? 0, _at);
-    return newest ?? this._since;
-  }
-
-  private _setMark(topic: string, seq: number, at: number): void {
-    if (this.marks.size >= this._remembered) {
-      for (const [idle, { _at }] of this.marks) {
-        this.marks.delete(idle);
-        this._since = Math.max(this._since ?? 0, _at);
-        break;
-      }
+  private _setMark(topic: string, _seq: number, _at: number): void {
+    if (!this.marks.delete(topic) && this.marks.size >= this._remembered) {
+      const [idle = ''] = this.marks.keys();
+      this._since = Math.max(this._since ?? 0, this.marks.get(idle)?._at ?? 0);
+      this.marks.delete(idle);
+      this._proven.delete(idle);
       this._hasDropped = true;
     }
-    this.marks.set(topic, { _seq: seq, _at: at });
+    this.marks.set(topic, { _seq, _at });
   }
 }
 

@@ -13,8 +13,8 @@ export interface Subscribe {
   readonly since?: number | undefined;
   /** Replay at most this many of the newest messages per topic. */
   readonly history?: number | undefined;
-  /** Replay messages after these positions, by concrete topic. */
-  readonly after?: ReadonlyMap<string, number> | undefined;
+  /** Replay messages after these positions, by concrete topic. Undefined: unknown to this peer. */
+  readonly after?: ReadonlyMap<string, number | undefined> | undefined;
   /** Whether presence is wanted; default false. Requires the session's part `presence`. */
   readonly presence?: boolean | undefined;
 }

@@ -196,10 +196,11 @@ export class Subscriptions {
   private _updateCursor(state: SubscriptionState, moved: boolean): void {
     const { cursor } = state;
     if (cursor.usesSeq === this._context.peer?.features.has('seq') && !moved) return;
-    if (state.answered) {
-      state.answered = false;
-      state.request = { ...state.request, since: cursor.newest, after: undefined };
-      state._steps = cursor.topics.map((topic) => gap(topic, moved ? 'node_changed' : 'unproven'));
+    state.request = { ...state.request, ...cursor.moved() };
+    state.answered = false;
+    state._steps = [];
+    for (const [topic, seq] of state.request.after ?? []) {
+      if (seq === undefined) state._steps.push(gap(topic, moved ? 'node_changed' : 'unproven'));
     }
     state.cursor = this._cursorFor(state.request);
   }
@@ -220,7 +221,7 @@ export class Subscriptions {
     this.requests.delete(state.ref);
     const ref = this._nextRef('s');
     this.requests.set(ref, state);
-    if (topics.some((topic) => !this.routes.byPattern.get(topic)?.has(state))) this._route(state);
+    this._route(state); // also what an earlier answer rejected for now
     state.ref = ref;
     state.phase = 'joining';
     state.retryPending = false;
@@ -285,7 +286,7 @@ export class Subscriptions {
   }
 
   /** Process denied and granted patterns of an answer; returns whether any pattern is active. */
-  private _applyDenials(state: SubscriptionState, answered: readonly Denial[] = []): boolean {
+  private _applyDenials(state: SubscriptionState, answered: readonly Denial[]): boolean {
     const { denied } = state;
     const later = new Set<string>();
     for (const denial of answered) {

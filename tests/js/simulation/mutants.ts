@@ -35,7 +35,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   'a restarted log causes no gap': {
     file: 'session/cursor.ts',
-    from: 'for (const topic of new Set(answer.reset)) {',
+    from: 'for (const topic of answer.reset) {',
     to: 'for (const topic of []) {',
   },
   'a replay is delivered in reverse order': {

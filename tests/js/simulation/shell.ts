@@ -152,7 +152,8 @@ export class Shell {
   /** Position of each topic of a subscription. */
   positions(sub: number): ReadonlyMap<string, unknown> {
     const cursor = this.session.operations.subscriptions.all.get(sub)?.cursor;
-    return cursor instanceof SeqCursor ? cursor.marks : new Map<string, unknown>();
+    const marks = cursor instanceof SeqCursor ? cursor.marks : [];
+    return new Map([...marks].filter(([, mark]) => mark));
   }
 
   /** A frame has arrived. */

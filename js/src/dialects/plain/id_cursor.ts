@@ -32,8 +32,8 @@ export class IdCursor implements Cursor {
   readonly retried: Map<string, number> = new Map();
   /** Start of the replay, Unix milliseconds. */
   private readonly _start: number | undefined;
-  /** The peer does not support positions: each topic in it is reported as unproven. */
-  private readonly _unproven: readonly string[];
+  /** The peer does not support positions: each topic with one is reported as unproven. */
+  private readonly _after: NonNullable<Subscribe['after']>;
   /** Milliseconds before the mark at which a replay begins. */
   private readonly _overlap: number;
   /** Maximum ids per topic. */
@@ -53,14 +53,16 @@ export class IdCursor implements Cursor {
     private readonly _history: number,
   ) {
     this._start = since;
-    this._unproven = [...after.keys()];
+    this._after = after;
     this._overlap = overlap;
     this._ids = rememberedIds;
     this._kept = rememberedTopics;
   }
 
-  get topics(): readonly string[] {
-    return [...this._near.keys()];
+  moved(): Pick<Subscribe, 'since' | 'after'> {
+    const topics = [...this._near.keys()];
+    const after = topics.length ? new Map(topics.map((topic) => [topic, undefined])) : this._after;
+    return { since: this.newest, after };
   }
 
   request(): Request {
@@ -88,9 +90,11 @@ export class IdCursor implements Cursor {
    */
   replay(replay: Replay, steps: Step[]): Envelope[] {
     const { _answer: answer, held } = replay;
-    const { history = [], timestamp, _first: first } = answer;
+    const { history, timestamp, _first: first } = answer;
     const passed = first ? this._passed(replay) : new Set<string>();
-    for (const topic of first ? this._unproven : []) steps.push(gap(topic));
+    for (const [topic, seq] of first ? this._after : []) {
+      if (seq !== undefined) steps.push(gap(topic));
+    }
     if (answer._limit === undefined) steps.push(...this._holes(replay, passed));
     const fresh = new Map<string, Envelope>();
     for (const message of [...history, ...held]) {
@@ -118,7 +122,7 @@ export class IdCursor implements Cursor {
    *
    * A message without a time is assumed to be requested.
    */
-  private _passed({ _answer: { history = [], _limit: limit }, held }: Replay): Set<string> {
+  private _passed({ _answer: { history, _limit: limit }, held }: Replay): Set<string> {
     const start = this._start ?? 0;
     const after = history.filter(({ timestamp }) => !timestamp || timestamp > start);
     const requested = limit === undefined ? after : newestOfEach(after, limit);
@@ -129,7 +133,7 @@ export class IdCursor implements Cursor {
 
   /** Gaps of topics whose replay may not be complete. */
   private _holes(
-    { _answer: { history = [], truncated = [], _at }, whole }: Replay,
+    { _answer: { history, truncated, _at }, whole }: Replay,
     passed: ReadonlySet<string>,
   ): Step[] {
     const { since = 0 } = this.request();

@@ -83,12 +83,13 @@ class Feed:
         if history is not None:
             check_whole("history", history, low=0, high=_HISTORY_MAX, unit="a number of messages")
         check_instance("queue", queue, ReceiveQueue)
+        positions = position_map(after)
         request = self._request = Subscribe(
             next(_numbers),
             pattern_list(topics),
             since=None if since is None else unix_ms(since, now_ms),
             history=history,
-            after=position_map(after),
+            after=positions,
             presence=on_presence is not None if presence is None else presence is not False,
         )
         self._own_presence = _own(presence, request.topics)
@@ -96,7 +97,7 @@ class Feed:
         self._operations: Operations | None = None
         self.loop: asyncio.AbstractEventLoop | None = None
         inbox = self.inbox = Inbox(request.topics, queue, self.leave)
-        inbox.positions.update(request.after)
+        inbox.positions.update(positions)
         inbox.history = history
         inbox.types = _type_set(types)
         self.handlers = Handlers(on_message, on_presence, on_gap, state_loader, self._report)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 from hanzoai.pubsub.gap import Gap
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from hanzoai.pubsub.gap import GapReason
     from hanzoai.pubsub.generated.wire import Denial, Message, SubscribedFrame
@@ -100,18 +100,12 @@ class Cursor(Protocol):
         """Whether it uses `seq`; then a message without `seq` is ephemeral."""
         ...
 
-    @property
-    def topics(self) -> list[str]:
-        """Topics with a known position."""
-        ...
-
-    @property
-    def newest(self) -> int | None:
-        """Time of the newest message, Unix milliseconds."""
-        ...
-
     def request(self) -> Request:
         """The start of the next request."""
+        ...
+
+    def moved(self) -> tuple[int | None, Mapping[str, int | None]]:
+        """`since` and `after` for another peer, where the positions of this one are not valid."""
         ...
 
     def admit(self, messages: Sequence[Message]) -> tuple[Sequence[Message], Sequence[Message]]:
@@ -143,12 +137,10 @@ class Mark:
     Attributes:
         seq: The position.
         at: The time, Unix milliseconds.
-        proven: The answer to the last request has messages of the topic.
     """
 
     seq: int
     at: int
-    proven: bool = False
 
 
 class SeqCursor:
@@ -160,37 +152,41 @@ class SeqCursor:
         # Unix milliseconds; None until the first `subscribed`, whose time it then is.
         self._since = request.since
         self._overlap = options.overlap  # milliseconds by which the clocks of two nodes may differ
-        self._marks: dict[str, Mark] = {t: Mark(seq, 0) for t, seq in request.after.items()}
+        # None: the peer has not stated a position, or has lost the log.
+        self._marks: dict[str, Mark | None] = {
+            topic: None if seq is None else Mark(seq, 0) for topic, seq in request.after.items()
+        }
         self._requested: frozenset[str] = frozenset()  # topics with a position in the last request
         # Above this number of topics, the one idle longest is dropped, and its later messages are
         # reported as unproven.
         self._remembered = options.remembered_topics
         self._has_dropped = False
+        # Topics of which the current answer has messages.
+        self._proven: set[str] = set()
         # Topics of which the current answer has messages of more than one log.
         self._restarted: set[str] = set()
 
     @property
     def positions(self) -> dict[str, int]:
         """Position of the newest message of each topic."""
-        return {topic: mark.seq for topic, mark in self._marks.items()}
-
-    @property
-    def topics(self) -> list[str]:
-        """Topics with a known position."""
-        return list(self._marks)
-
-    @property
-    def newest(self) -> int | None:
-        """Time of the newest message, Unix milliseconds."""
-        return max((mark.at for mark in self._marks.values()), default=self._since)
+        return {topic: mark.seq for topic, mark in self._marks.items() if mark is not None}
 
     def request(self) -> Request:
         """The start of the next request."""
-        for mark in self._marks.values():
-            mark.proven = False
+        self._proven.clear()
         self._restarted.clear()
-        self._requested = frozenset(self._marks)
-        return Request(self._since, self.positions)
+        after = self.positions
+        self._requested = frozenset(after)
+        return Request(self._since, after)
+
+    def moved(self) -> tuple[int | None, Mapping[str, int | None]]:
+        """See `Cursor`."""
+        newest = max((mark.at for mark in self._marks.values() if mark is not None), default=0)
+        after = {
+            topic: None if mark is None or mark.at else mark.seq
+            for topic, mark in self._marks.items()
+        }
+        return newest or self._since, after
 
     def admit(self, messages: Sequence[Message]) -> tuple[Sequence[Message], Sequence[Message]]:
         """See `Cursor`."""
@@ -217,13 +213,11 @@ class SeqCursor:
                 beyond = messages[n:]
                 break
         if last is not None:
-            if mark is None:
+            if mark is None or len(self._marks) >= self._remembered:
                 self._set_mark(topic, due - 1, last.timestamp)
             else:
                 mark.seq = due - 1
                 mark.at = last.timestamp
-                if len(self._marks) >= self._remembered:
-                    self._marks[topic] = self._marks.pop(topic)
         return new, beyond
 
     def replay(self, replay: Replay) -> tuple[list[Step], Sequence[Message]]:
@@ -238,8 +232,8 @@ class SeqCursor:
             self._restarted.add(topic)
             if (mark := self._marks.get(topic)) is not None:
                 # Messages from before the loss precede the gap.
-                self._take_held(replay, topic, None)
-                del self._marks[topic]
+                self._take_held(replay, topic, mark)
+                self._marks[topic] = None
                 replay.steps.append(Gap(topic, mark.seq + 1, None, None, "log_reset"))
         for message in answer.history:
             self._take(replay, message, replayed=True)
@@ -269,7 +263,7 @@ class SeqCursor:
             if not self._advance(replay, topic, seq, message.timestamp):
                 return
             if replayed:
-                self._marks[topic].proven = True
+                self._proven.add(topic)
         replay.steps.append(message)
 
     def _advance(
@@ -311,7 +305,7 @@ class SeqCursor:
                 return False
             # Both ends are in one log if it misses messages after the requested position or after
             # replayed ones: their number is known, unless the log started again.
-            known = not restarted and (trimmed or mark.proven)
+            known = not restarted and (trimmed or topic in self._proven)
             missed = last - mark.seq if known else None
             # Any log begins at a position above the time of all earlier messages, in microseconds.
             leapt = mark.at > 0 and seq >= (mark.at + 1) * 1_000
@@ -323,12 +317,12 @@ class SeqCursor:
         mark.at = at
         return True
 
-    def _take_held(self, replay: Replay, topic: str, last: int | None) -> None:
-        """Take the held messages of a topic up to `last`; None takes those that continue it."""
+    def _take_held(self, replay: Replay, topic: str, last: int | Mark) -> None:
+        """Take the held messages of a topic up to `last`, or those that continue its mark."""
         later: list[Message] = []
         for message in replay.held:
             seq = message.seq
-            most = self._marks[topic].seq + 1 if last is None else last
+            most = last if isinstance(last, int) else last.seq + 1
             if message.topic != topic or seq is None or seq > most:
                 later.append(message)
             else:
@@ -336,9 +330,12 @@ class SeqCursor:
         replay.held = later
 
     def _set_mark(self, topic: str, seq: int, at: int) -> None:
-        if len(self._marks) >= self._remembered:
+        if topic in self._marks:
+            del self._marks[topic]
+        elif len(self._marks) >= self._remembered:
             idle = next(iter(self._marks))
-            gone = self._marks.pop(idle)
-            self._since = max(self._since or 0, gone.at)
+            mark = self._marks.pop(idle)
+            self._since = max(self._since or 0, 0 if mark is None else mark.at)
+            self._proven.discard(idle)
             self._has_dropped = True
         self._marks[topic] = Mark(seq, at)

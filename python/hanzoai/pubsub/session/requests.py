@@ -21,7 +21,8 @@ class Subscribe:
         topics: Valid patterns, at least one, none twice.
         since: Replay messages newer than this, Unix milliseconds.
         history: Replay at most this many of the newest messages per topic.
-        after: Replay the messages after these positions, by concrete topic.
+        after: Replay the messages after these positions, by concrete topic. None: unknown to this
+            peer.
         presence: Whether presence is wanted.
     """
 
@@ -29,7 +30,7 @@ class Subscribe:
     topics: tuple[str, ...]
     since: int | None = None
     history: int | None = None
-    after: Mapping[str, int] = field(default_factory=dict[str, int])
+    after: Mapping[str, int | None] = field(default_factory=dict[str, "int | None"])
     presence: bool = False
 
 

@@ -210,9 +210,7 @@ class Subscriptions:
             self._schedule_rejoin(0)
 
     def _send_subscribe(self, state: SubscriptionState) -> None:
-        by_pattern = self.routes.by_pattern
-        if any(state not in by_pattern.get(pattern, ()) for pattern in state.patterns):
-            self._route(state)
+        self._route(state)  # also what an earlier answer rejected for now
         self.requests.pop(state.ref, None)
         ref = state.ref = self._next_ref("s")
         self.requests[ref] = state
@@ -343,12 +341,11 @@ class Subscriptions:
         """Give it a cursor that fits the peer; `moved`: its positions are from another node."""
         if state.cursor.uses_seq == ("seq" in peer.features) and not moved:
             return
-        if state.answered:
-            state.answered = False
-            old = state.cursor
-            state.request = replace(state.request, since=old.newest, after={})
-            reason: GapReason = "node_changed" if moved else "unproven"
-            state.gaps = [Gap(topic, None, None, None, reason) for topic in old.topics]
+        since, after = state.cursor.moved()
+        state.request = replace(state.request, since=since, after=after)
+        state.answered = False
+        reason: GapReason = "node_changed" if moved else "unproven"
+        state.gaps = [Gap(t, None, None, None, reason) for t, seq in after.items() if seq is None]
         state.cursor = self.cursors(state.request, self._context.options)
 
     # ---------------------------------------------------------------- routes

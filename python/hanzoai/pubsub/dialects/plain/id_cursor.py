@@ -12,7 +12,7 @@ from hanzoai.pubsub.gap import Gap
 from hanzoai.pubsub.session.cursor import Request
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from hanzoai.pubsub.gap import GapReason
     from hanzoai.pubsub.generated.wire import Message
@@ -52,8 +52,7 @@ class IdCursor:
         self.uses_seq: Final = False
         self.retried: dict[str, int] = {}
         self._start = request.since
-        # The peer does not support positions.
-        self._unproven = tuple(request.after)
+        self._after = request.after  # positions, which the peer does not support
         self._overlap = options.overlap  # milliseconds before the mark at which a replay begins
         self._ids = options.remembered_ids  # per topic
         # Above this number, the topic without messages for the longest time is dropped.
@@ -66,11 +65,6 @@ class IdCursor:
         self._near: OrderedDict[str, OrderedDict[str, _Trace]] = OrderedDict()
 
     @property
-    def topics(self) -> list[str]:
-        """Topics with remembered messages."""
-        return list(self._near)
-
-    @property
     def newest(self) -> int | None:
         """The mark: time of the newest message, but at least the start, Unix milliseconds."""
         if self._newest is None:
@@ -81,6 +75,10 @@ class IdCursor:
         """The start of the next request."""
         mark = self.newest
         return Request(None if mark is None else max(0, mark - self._overlap), {})
+
+    def moved(self) -> tuple[int | None, Mapping[str, int | None]]:
+        """See `Cursor`."""
+        return self.newest, dict.fromkeys(self._near) or self._after
 
     def admit(self, messages: Sequence[Message]) -> tuple[Sequence[Message], Sequence[Message]]:
         """See `Cursor`: holes cannot be seen."""
@@ -101,7 +99,8 @@ class IdCursor:
         passed = self._passed(replay) if replay.first else set[tuple[str, str]]()
         out: list[Step] = []
         if replay.first:
-            out += [Gap(t, None, None, None, "unproven") for t in self._unproven]
+            known = [topic for topic, seq in self._after.items() if seq is not None]
+            out += [Gap(topic, None, None, None, "unproven") for topic in known]
         if replay.limit is None:
             out += self._holes(replay, passed)
         fresh: dict[tuple[str, str], Message] = {}
