@@ -192,8 +192,7 @@ class Inbox:
             return None
         entry = self._entries.popleft()
         if type(entry) is Message:
-            seq = entry.seq
-            if seq is not None:
+            if (seq := entry.seq) is not None:
                 topic, positions = entry.topic, self.positions
                 if topic in positions:
                     positions[topic] = seq

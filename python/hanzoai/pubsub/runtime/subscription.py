@@ -45,6 +45,7 @@ class Subscription(Generic[Data_co]):
         self._feed = feed
         self._inbox = feed.inbox
         self._handlers = feed.handlers
+        self._handled = feed.handlers.on_message is not None  # faster to read for each message
         self.outage = feed.outage
         """Since when there has been no connection, and why; None with a connection."""
         self._warns = warns
@@ -105,7 +106,7 @@ class Subscription(Generic[Data_co]):
         return self
 
     async def __anext__(self) -> Message[Data_co]:
-        if self._handlers.on_message is not None:
+        if self._handled:
             self._refuse_handled()
         inbox = self._inbox
         while True:
@@ -195,7 +196,7 @@ class Subscription(Generic[Data_co]):
         self._inbox.observed = True
 
     def _refuse_handled(self) -> None:
-        if self._handlers.on_message is not None:
+        if self._handled:
             raise UsageError(
                 "This subscription passes its messages to `on_message`.",
                 remedy="Iterate it, or pass `on_message`, not both.",
