@@ -13,6 +13,7 @@ import { remedyOf } from '../http/remedies.js';
 import { TIMEOUTS } from '../session/events.js';
 import type { Rejected, Unknown } from '../session/ports.js';
 import type { Client } from './client.js';
+import type { Prepared } from './publications.js';
 import { rejected } from './rejected.js';
 import { type Timed, within } from './waiting.js';
 
@@ -59,7 +60,7 @@ function describeState(client: Client): string {
 /** The errors of messages that were not accepted. */
 export function failed(
   client: Client,
-  items: readonly { readonly id: string; readonly publication: { readonly topic: string } }[],
+  items: readonly Prepared[],
   { timeout, end }: Timed,
   outcome: Rejected | Unknown,
 ): PubSubError[] {
@@ -70,7 +71,7 @@ export function failed(
       ? `The message could not be sent within ${timeout} ms. ${describeState(client)}` +
         (rate ? ` The client limits publishes to ${rate} per second, the limit of the server.` : '')
       : `Not sent within ${timeout} ms: ${reasonOf(client)}`;
-  return items.map(({ id, publication: { topic } }) => {
+  return items.map(({ _message: { topic, id } }) => {
     if (outcome.kind === 'rejected') {
       const message = outcome.code === 'timeout' ? unsent() : outcome.message;
       return rejected(

@@ -46,10 +46,9 @@ export function checkPublishing(options: PublishManyOptions, more: readonly stri
   checkType('key', key, 'string', 'Give a string: messages with the same key replace each other.');
 }
 
-/** A publication that can be sent. */
+/** A message that can be published. */
 export interface Prepared {
-  readonly publication: Publication;
-  readonly id: string;
+  readonly _message: Publication & { readonly id: string };
   /** Bytes that it counts for in the queue. */
   readonly size: number;
 }
@@ -81,5 +80,5 @@ export function prepare(
   const fits = bytes <= limit && more <= limit && (topic ?? named) === named;
   if (!fits || !isPublication(publication)) return undefined;
   if (DEVELOPMENT && !Object.keys(source).every((name) => FIELDS.includes(name))) return undefined;
-  return { publication, id, size: bytes + more };
+  return { _message: publication as Prepared['_message'], size: bytes + more };
 }

@@ -81,8 +81,9 @@ export class Publisher implements OutcomePort {
       } catch (error) {
         if (!(error instanceof PubSubError)) throw error;
         const { code, message, cause } = error;
-        for (const { id, publication } of frame) {
-          const details = { ...error, cause, id, topic: publication.topic };
+        for (const { _message } of frame) {
+          const { id, topic } = _message;
+          const details = { ...error, cause, id, topic };
           results.push(fromCode(code, message, details));
         }
       }
@@ -172,7 +173,7 @@ export class Publisher implements OutcomePort {
     const { _client: client } = this;
     const { signal, via, key, background, end } = options;
     signal?.throwIfAborted();
-    const messages = items.map(({ publication }) => publication);
+    const messages = items.map(({ _message }) => _message);
     this._deliveries.rememberOwn(messages);
     // A plain HIP-56 peer does not acknowledge publishes on a socket, but answers a request.
     const certain = via === 'rest';
@@ -250,9 +251,9 @@ export class Publisher implements OutcomePort {
 }
 
 /** The result of one publish for the program. */
-function published(result: PublishResult = {}, item: Prepared): Published | PubSubError {
-  const { error, id = item.id, timestamp, seq, duplicate = false } = result;
-  if (error) return rejected(error, item.publication.topic, item.id);
+function published(result: PublishResult = {}, { _message }: Prepared): Published | PubSubError {
+  const { error, id = _message.id, timestamp, seq, duplicate = false } = result;
+  if (error) return rejected(error, _message.topic, _message.id);
   return { id, timestamp, seq, duplicate };
 }
 

@@ -34,10 +34,10 @@ export async function publish(
   const one = prepare(topic, message, maxPayload, options);
   if (!one)
     return (await texts(driver, options)).refuseMessage(topic, message, maxPayload, options);
-  const { data, type } = one.publication;
+  const { data, type, id } = one._message;
   if (type === PRESENCE_UPDATE && options.via !== 'rest') {
     await updatePresence(driver, topic, data as JsonObject, options);
-    return { id: one.id, timestamp: undefined, seq: undefined, duplicate: false };
+    return { id, timestamp: undefined, seq: undefined, duplicate: false };
   }
   return driver.operate(options, ({ publisher }, timed) => publisher.publish(one, timed));
 }
