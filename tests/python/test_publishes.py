@@ -100,6 +100,7 @@ def test_a_publish_takes_its_turn_when_it_is_within_the_bound_of_the_queue() -> 
         for name in sent(rig.log.entries):
             publishes.published(PublishedFrame(ref=name))
         publishes.paced()
+        publishes.flush()
     assert sent(rig.log.entries) == ["p1", "p2", "p3", "p5", "p4"]
 
 
@@ -202,6 +203,7 @@ def test_each_publish_is_settled_once_and_counts_stay_true(script: list[tuple[st
             publishes.rejected(ErrorFrame(code="rate_limited", message="", ref=ref))
         elif what == "pace" and connected:
             publishes.paced()
+            publishes.flush()
         elif what == "expire":
             publishes.expire([how])
         assert publishes._queued[0] == len(publishes._queue)

@@ -150,6 +150,7 @@ export class Operations {
     } else {
       publishes.paced();
       ownPresence.flush();
+      publishes.flush();
     }
   }
 

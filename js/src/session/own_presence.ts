@@ -2,8 +2,8 @@
  * The client's own presence on topics: sent until the server acknowledges it, and again on each new
  * connection (PRES-3).
  *
- * At most one update per topic is in flight, and none while the server has asked to wait. Updates
- * that arrive meanwhile are merged into the next one; the newest value of each key wins.
+ * At most one update per topic is in flight, within the rate of publishes. Updates that arrive
+ * meanwhile are merged into the next one; the newest value of each key wins.
  */
 
 import type { Loose } from '../compact.js';
@@ -128,17 +128,17 @@ export class OwnPresence {
   /** Send pending updates, as far as limits allow. */
   flush(): void {
     const { peer } = this._context;
-    if (!peer || this._publishes.paused) return;
+    if (!peer) return;
     const answers = peer.acks && peer.features.has('ref');
     for (const [topic, data] of this._later._items()) {
       // Keep the order between updates of all topics and updates of one.
       if (topic ? this._inFlight.has(undefined) : this._inFlight.size) return;
       if (this._inFlight.has(topic)) continue;
+      if (!this._publishes._takeTurn()) return;
       const refs = this._waiting.get(topic) ?? [];
       this._waiting.delete(topic);
       this._later._byTopic.delete(topic);
-      this._number += 1;
-      const ref = `m${this._number}`;
+      const ref = `m${++this._number}`;
       this._context.ports.send({ type: 'presence.update', topic, data, ref });
       if (answers) {
         this._inFlight.set(topic, { ref, topic, data, refs });

@@ -75,8 +75,13 @@ export class Publishes {
   private _number = 0;
   /** Credit of the lanes while the rate is used up. */
   private _credit = NO_CREDIT;
-  /** Budget for sending, in thousandths of a message. */
-  private _budget = 0;
+  /**
+   * Budget for sending, in thousandths of a message; infinite until the publishes of a connection
+   * begin, because the own presence goes before them.
+   */
+  private _budget = Infinity;
+  /** A publish was sent after the last update of presence. */
+  private _sentLast = false;
   /** Milliseconds since an answer, while the server owes one. */
   private _silence = 0;
   /** Number of messages given up in flight since then. */
@@ -170,6 +175,7 @@ export class Publishes {
   /** The connection is lost: send publishes in flight again later. */
   lost(): void {
     this.paused = false;
+    this._budget = Infinity;
     for (const entry of this._flight._all()) {
       entry._doubted = true;
       this._requeue(entry);
@@ -188,7 +194,20 @@ export class Publishes {
     this._silence = uncounted && this._silence + paceInterval;
     const most = burst - (this._silence > STALL ? uncounted : 0);
     this._budget = Math.min(most * 1000, this._budget + rate * paceInterval);
-    this.flush();
+  }
+
+  /**
+   * Whether an update of presence may be sent now. It counts against the rate, and takes turns with
+   * publishes that wait.
+   */
+  _takeTurn(): boolean {
+    const isTheirs = this._queue._size && !this._sentLast;
+    if (this.paused || (this._context.peer?.rate && (isTheirs || this._budget < 1000)))
+      return false;
+    this._budget -= 1000;
+    this._sentLast = false;
+    this._pace();
+    return true;
   }
 
   /** The server sent a frame that is not a message: it reads what was sent. */
@@ -231,7 +250,7 @@ export class Publishes {
 
   /** Send what the budget allows. */
   flush(): void {
-    const { peer, options, timers } = this._context;
+    const { peer, options } = this._context;
     if (!peer || this.paused) return;
     const { rate, burst } = peer;
     const { _queue: waiting } = this;
@@ -250,9 +269,7 @@ export class Publishes {
       this._credit = credit;
       this._send(entry);
     }
-    if (rate && this._budget < burst * 1000 && !timers.has('pace')) {
-      timers.start('pace', options.paceInterval);
-    }
+    this._pace();
   }
 
   /** Settle sent publishes as unknown, and unsent ones with a rejection, if given. */
@@ -274,12 +291,20 @@ export class Publishes {
     }
   }
 
+  /** Refill the budget after a while, unless that is scheduled. */
+  private _pace(): void {
+    const { peer, options, timers } = this._context;
+    const { rate, burst } = peer as Peer;
+    if (rate && this._budget < burst * 1000 && !timers.has('pace'))
+      timers.start('pace', options.paceInterval);
+  }
+
   private _send(entry: PublishState): void {
     const { _publish, _ref: ref } = entry;
     const { peer, ports } = this._context;
     this._queue._delete(entry);
     this._flight._enqueue(entry);
-    entry._sent = true;
+    entry._sent = this._sentLast = true;
     if (this._held - entry._since >= PAUSE) {
       this.slowed += 1;
       entry._since = Infinity;

@@ -248,6 +248,20 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
     'this._flight._messages + this._abandoned',
     'this._flight._messages',
   ),
+  'updates of presence do not count against the rate': replaced(
+    'publishes.ts',
+    'this._budget -= 1000;',
+  ),
+  'updates of presence keep publishes waiting': replaced(
+    'publishes.ts',
+    '(isTheirs || this._budget < 1000)',
+    'this._budget < 1000',
+  ),
+  'publishes keep updates of presence waiting': replaced(
+    'publishes.ts',
+    'entry._sent = this._sentLast = true;',
+    'entry._sent = true;',
+  ),
   'an error does not end a stall': replaced(
     'operations.ts',
     'publishes.heard();\n    if (subscriptions',

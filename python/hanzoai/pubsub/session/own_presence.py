@@ -1,7 +1,7 @@
 """The user's own presence: sent until the server has it, and again on a new connection.
 
-PRES-3. One update per topic is in flight at a time, and none while the server has requested a wait;
-changes in the meantime are merged into one update, in which the last value of each key counts.
+PRES-3. One update per topic is in flight at a time, within the rate of publishes; changes in the
+meantime are merged into one update, in which the last value of each key counts.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class OwnPresence:
     def flush(self) -> None:
         """Send waiting updates, if allowed now."""
         peer = self._context.peer
-        if peer is None or self._publishes.paused:
+        if peer is None:
             return
         answers = peer.acks and "ref" in peer.features
         for topic, data in self._later.items():
@@ -132,6 +132,8 @@ class OwnPresence:
                 return
             if topic in self._in_flight:
                 continue
+            if not self._publishes.take_turn():
+                return
             refs = self._waiting.pop(topic, [])
             del self._later.by_topic[topic]
             self._number += 1

@@ -82,7 +82,9 @@ class Publishes:
         self._flying = [0, 0]
         self._number = 0
         self._credit: dict[Lane, int] = {}
-        self._budget = 0
+        # Infinite until the publishes of a connection begin: the own presence goes before them.
+        self._budget = math.inf
+        self._sent_last = False  # a publish was sent after the last update of presence
         # While the server owes answers: ms since one, and messages given up in flight since then.
         self._silence = 0
         self._abandoned = 0
@@ -182,6 +184,7 @@ class Publishes:
     def lost(self) -> None:
         """The connection is lost: publishes in flight are sent again later."""
         self.paused = False
+        self._budget = math.inf
         for entry in reversed(list(self._flight.values())):
             entry.doubted = True
             self._requeue(entry)
@@ -198,7 +201,20 @@ class Publishes:
         self._silence = self._silence + interval if uncounted else 0
         most = (peer.burst - (uncounted if self._silence > STALL else 0)) * 1000
         self._budget = min(most, self._budget + peer.rate * interval)
-        self.flush()
+
+    def take_turn(self) -> bool:
+        """Whether an update of presence may be sent now.
+
+        It counts against the rate, and takes turns with publishes that wait.
+        """
+        peer = cast("Peer", self._context.peer)
+        theirs = self._queue and not self._sent_last
+        if self.paused or (peer.rate and (theirs or self._budget < 1000)):
+            return False
+        self._budget -= 1000
+        self._sent_last = False
+        self._pace(peer)
+        return True
 
     def heard(self) -> None:
         """The server sent a frame that is not a message: it reads what was sent."""
@@ -291,7 +307,7 @@ class Publishes:
             entry.since = math.inf
         # A batch beyond the budget is granted in part, which uses up the budget.
         self._budget = max(self._budget - count * 1000, (peer.burst - peer.rate) * 1000)
-        entry.sent = True
+        entry.sent = self._sent_last = True
         # Mark it as in flight before sending: a dialect reads its open messages.
         if peer.acks:
             self._flight[entry.ref] = entry

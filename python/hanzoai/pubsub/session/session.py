@@ -189,6 +189,7 @@ class Session:
         if name == "pace":
             self.publishes.paced()
             self.own_presence.flush()
+            self.publishes.flush()
         elif name == "rejoin":
             self.subscriptions.rejoin()
         elif name == "grace":
