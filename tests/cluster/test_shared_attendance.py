@@ -78,12 +78,22 @@ async def one(store: Store) -> AsyncGenerator[tuple[RunningServer, Reading, Sock
         yield node, Reading(node), bob, ann
 
 
-async def test_a_client_is_not_notified_of_its_own_join_and_leave(store: Store) -> None:
+async def test_a_client_learns_of_its_own_leave_by_a_pattern_and_never_of_its_own_join(
+    store: Store,
+) -> None:
     async with one(store) as (_, _, bob, ann):
         await bob.subscribe(TOPIC)
         await ann.subscribe("demo.*")
         await ann.subscribe(TOPIC)
         await ann.send({"type": "unsubscribe", "topics": [TOPIC], "ref": "1"})
+        await ann.until("unsubscribed")
+        assert (await change(bob, "join"))["user_id"] == "ann"
+        assert (await change(bob, "leave"))["user_id"] == "ann"
+        assert (await change(ann, "leave"))["user_id"] == "ann"
+        await ann.send({"type": "unsubscribe", "topics": ["demo.*"], "ref": "2"})
+        await ann.until("unsubscribed")
+        await ann.subscribe(TOPIC)
+        await ann.send({"type": "unsubscribe", "topics": [TOPIC], "ref": "3"})
         await ann.until("unsubscribed")
         assert (await change(bob, "join"))["user_id"] == "ann"
         assert (await change(bob, "leave"))["user_id"] == "ann"

@@ -26,7 +26,8 @@ export class Attendance {
   /** Remove the connection from a topic it unsubscribed from. */
   quit(connection: Connection, topic: string): void {
     const seat = this._core.presence.leave(connection.clientId, topic);
-    if (seat) this._announce('leave', seat, connection);
+    // Also to this connection, if a pattern shows it the topic.
+    if (seat) this._announce('leave', seat);
   }
 
   /** Remove a client that has gone permanently. */

@@ -54,7 +54,8 @@ class Attendance:
         """The connection has ended this subscription."""
         member = self._core.presence.leave(connection.client_id, topic)
         if member is not None:
-            self._announce("leave", topic, member, but=connection)
+            # Also to this connection, if a pattern shows it the topic.
+            self._announce("leave", topic, member)
 
     def undo(self, connection: Connection, topic: str) -> None:
         """The subscription has failed, perhaps after `enter`.

@@ -223,8 +223,8 @@ class SharedAttendance(Attendance):
         frames: dict[Encoder, bytes] = {}
         streams = False
         for connection in watchers:
-            own = connection.client_id == change.client_id and change.change != "update"
-            if own:
+            own = connection.client_id == change.client_id and topic in connection.patterns
+            if own and change.change != "update":
                 continue
             if connection.encoder.presence is not Attends.CHANGES:
                 streams = True
