@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from hanzoai.pubsub import Gap, Message
 from tests.ports import free_port
 from tests.server.mesh.proxies import Network, Proxy
 from tests.server.mesh.rig import MeshNode, node
-from tests.server.protocols.peers import until
+from tests.server.protocols.peers import BOUND, until
 
 if TYPE_CHECKING:
-    from hanzoai.pubsub import Message, PubSubClient, Subscription
+    from hanzoai.pubsub import PubSubClient, Subscription
 
 SOAK = bool(os.environ.get("HANZO_PUBSUB_SOAK"))
 SECONDS = 60 if SOAK else 4
@@ -194,6 +195,30 @@ class World:
         assert counted - bytes_before == size
         for each in self.stations:
             assert len(each.received) - before[each.name] == due[each.name]
+
+
+async def test_a_subscription_that_begins_during_a_split_has_a_gap_after_it() -> None:
+    world = World(0)
+    try:
+        for _ in range(2):
+            await world.add()
+        one, two = world.stations
+        await until(lambda: one.node.mesh.peers == two.node.mesh.peers == 1)
+        world.network.split(lambda one, other: True)
+        await until(lambda: one.node.mesh.peers == two.node.mesh.peers == 0)
+        subscription = await two.subscriber.subscribe("demo.late")
+        await one.publisher.publish("demo.late", {"data": "lost"})
+        world.network.split(lambda one, other: False)
+        await until(lambda: two.node.id in one.node.wanting("demo.late"))
+        await one.publisher.publish("demo.late", {"data": "next"})
+        events = aiter(subscription.events())
+        async with asyncio.timeout(BOUND):
+            gap, message = [await anext(events) for _ in range(2)]
+        assert isinstance(gap, Gap)
+        assert isinstance(message, Message)
+        assert message.data == "next"
+    finally:
+        await world.end()
 
 
 @pytest.mark.statement("Z-05", "Z-07", "Z-12", "Z-14", "Z-28")

@@ -20,7 +20,7 @@ from pubsub_server.shared.publications import check_fields
 from pubsub_server.shared.requests import Draft
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
     from pubsub_server.backplane import Origin, Replay
     from pubsub_server.backplanes.memory import MemoryBackplane
@@ -223,10 +223,12 @@ class MeshBackplane:
         draft = Draft(name, "message", to_json(data), None, message_id(), None)
         self._append_and_deliver(draft, PLAIN_SENDER, self._wall(), given=False)
 
-    def interrupted(self) -> None:
+    def interrupted(self, names: Iterable[str]) -> None:
         """See `mesh.Receiver`."""
-        topics = [name for name in self.mesh.wanted if not is_wildcard(name)]
-        patterns = [name for name in self.mesh.wanted if is_wildcard(name)]
+        topics: list[str] = []
+        patterns: list[str] = []
+        for name in names:
+            (patterns if is_wildcard(name) else topics).append(name)
         found = self._store.named(patterns) if patterns else []
         self._store.break_off(dict.fromkeys((*topics, *found)), self._wall())
         if self._on_gap is not None:

@@ -84,7 +84,7 @@ class Wanted:
 
     def __init__(self, linger: float) -> None:
         self._linger = linger
-        self._names: dict[str, None] = {}
+        self._names: dict[str, float] = {}  # when they were added
         self._trie: TopicTrie[None] = TopicTrie()
         # Names without a client and when they end, in this order.
         self._ending: dict[str, float] = {}
@@ -95,11 +95,11 @@ class Wanted:
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)
 
-    def join(self, name: str) -> bool:
+    def join(self, name: str, now: float) -> bool:
         """Add a name for a client; False if it was already wanted."""
         if self._ending.pop(name, None) is not None:
             return False
-        self._names[name] = None
+        self._names[name] = now
         self._trie.insert(name, None)
         return True
 
@@ -119,6 +119,10 @@ class Wanted:
             del self._names[name]
             self._trie.remove(name, None)
         return found
+
+    def since(self, time: float) -> list[str]:
+        """Names added after this time."""
+        return [name for name, at in self._names.items() if at > time]
 
     def covers(self, topic: str) -> bool:
         """Whether messages of this topic are wanted."""

@@ -14,6 +14,7 @@ from pubsub_server.backplanes.mesh.codec import Member
 from pubsub_server.backplanes.mesh.counts import Counts
 from pubsub_server.backplanes.mesh.dialer import Dialer
 from pubsub_server.backplanes.mesh.interest import Wanted
+from pubsub_server.backplanes.mesh.lanes import RESENDS
 from pubsub_server.backplanes.mesh.link import Link
 from pubsub_server.backplanes.mesh.members import Members
 from pubsub_server.backplanes.mesh.peering import (
@@ -40,7 +41,7 @@ from pubsub_server.tasks import Tasks
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Awaitable, Callable, Collection, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 
     from pubsub_server.backplanes.mesh.codec import Hello, Record
     from pubsub_server.backplanes.mesh.peering import Event
@@ -68,8 +69,8 @@ class Receiver(Protocol):
         """Accept data that a plain peer has forwarded on a topic."""
         ...
 
-    def interrupted(self) -> None:
-        """Messages that this node subscribes to may be lost."""
+    def interrupted(self, names: Iterable[str]) -> None:
+        """Messages of these topics and patterns may be lost."""
         ...
 
 
@@ -207,7 +208,7 @@ class Mesh:
 
     def join(self, name: str) -> bool:
         """Subscribe to a topic or pattern; False if this node has already subscribed."""
-        if not self.wanted.join(name):
+        if not self.wanted.join(name, self._loop.time()):
             return False
         for link in self._ready():
             link.peering.announcements.want((name,))
@@ -358,12 +359,14 @@ class Mesh:
             logger.warning("mesh: closed the connection to %s: %s", _name(link, remote), detail)
         if remote is not None and used:
             remote.missed |= link.unconfirmed
+            unheard = link.peering.silence(now) + (1 + RESENDS) * self.terms.window
+            remote.known_until = now - unheard
             self._remotes.disconnect(remote, now, for_good=remote.plain or reason == "left")
             self._plain_lost |= remote.plain
             if reason != "left" and not self._ending:
                 counts.lost += 1
                 logger.warning("mesh: lost node %s: %s", remote.node, detail)
-                self._receiver.interrupted()
+                self._receiver.interrupted(self.wanted)
             elif reason == "left":
                 logger.info("mesh: node %s has stopped", remote.node)
             self._send_members_soon()
@@ -450,12 +453,14 @@ class Mesh:
             self._adopt(link, hello)
             self._announce_all(link)
         if missed:
-            self._receiver.interrupted()
+            self._receiver.interrupted(self.wanted)
 
     def _adopt(self, link: Link, hello: Hello) -> None:
         """Use this connection for the node."""
         remote = self._remotes.get(hello.node)
         missed = self.published if remote is None else remote.missed
+        # It did not know of these, so it cannot tell whether this node has missed messages.
+        unknown = [] if remote is None else self.wanted.since(remote.known_until)
         if remote is None or remote.start != hello.start:
             remote = Remote(hello.node, hello.start, "", plain=False)
         host, _, port = hello.address.rpartition(":")
@@ -463,6 +468,8 @@ class Mesh:
         remote.address = hello.address if host else f"{peer}:{port}"
         link.peering.accept(missed=missed)
         self._connect(link, remote)
+        if unknown:
+            self._receiver.interrupted(unknown)
         self._members.learn(remote.node, remote.address, self._loop.time())
         logger.info("mesh: connected to node %s at %s", remote.node, remote.address)
 
@@ -474,7 +481,7 @@ class Mesh:
         self._announce_all(link)
         logger.info("mesh: connected to a peer that supports opcodes 1 to 6 only")
         if self._plain_lost:
-            self._receiver.interrupted()
+            self._receiver.interrupted(self.wanted)
 
     def _connect(self, link: Link, remote: Remote) -> None:
         self._remote_of[link] = remote

@@ -28,12 +28,14 @@ class Remote:
         link: The connection; None while there is none.
         missed: Whether a message that it wanted was published without a connection.
         lost_at: When the connection was lost.
+        known_until: It surely knew all names that this node had added by then.
         stale: Names that it wanted before the connection was lost, and has not requested since.
         stale_until: When the stale names are removed.
     """
 
     __slots__ = (
         "address",
+        "known_until",
         "link",
         "lost_at",
         "missed",
@@ -52,6 +54,7 @@ class Remote:
         self.link: Link | None = None
         self.missed = False
         self.lost_at = 0.0
+        self.known_until = 0.0
         self.stale: set[str] = set()
         self.stale_until = 0.0
 
