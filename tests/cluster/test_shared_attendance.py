@@ -78,7 +78,7 @@ async def one(store: Store) -> AsyncGenerator[tuple[RunningServer, Reading, Sock
         yield node, Reading(node), bob, ann
 
 
-async def test_a_client_learns_of_its_own_leave_by_a_pattern_and_never_of_its_own_join(
+async def test_a_client_learns_of_its_own_leave_by_a_pattern(
     store: Store,
 ) -> None:
     async with one(store) as (_, _, bob, ann):

@@ -20,7 +20,8 @@ export class Attendance {
   enter(connection: Connection, identity: Identity, topic: string): void {
     const { presence } = this._core;
     const seat = presence.join(connection.clientId, identity, topic, this._core.wall());
-    if (seat) this._announce('join', seat, connection);
+    // The list that the connection gets next contains it.
+    if (seat) this._announce('join', seat, connection.patterns.get(topic) ? connection : undefined);
   }
 
   /** Remove the connection from a topic it unsubscribed from. */

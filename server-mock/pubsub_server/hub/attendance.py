@@ -10,6 +10,7 @@ import orjson
 from hanzoai.pubsub.topics import is_wildcard
 from hanzoai.pubsub.wire.ids import message_id
 from pubsub_server.backplane import Entry
+from pubsub_server.hub.routing import watches
 from pubsub_server.shared.encoder import Attends
 
 if TYPE_CHECKING:
@@ -48,7 +49,9 @@ class Attendance:
             return
         member = core.presence.join(connection.client_id, identity, topic, core.wall())
         if member is not None:
-            self._announce("join", topic, member, but=connection)
+            # The list that the connection gets next contains it.
+            but = connection if watches(connection, topic) else None
+            self._announce("join", topic, member, but=but)
 
     def quit(self, connection: Connection, topic: str) -> None:
         """The connection has ended this subscription."""

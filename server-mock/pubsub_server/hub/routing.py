@@ -296,6 +296,10 @@ class Router:
         known = self._patterns.get(name) or self._exact.get(name) or ()
         return known if isinstance(known, dict | tuple) else (known,)
 
+    def is_held(self, name: str) -> bool:
+        """Whether a connection subscribes to exactly this topic or pattern."""
+        return bool(self._holders(name))
+
     def exact_topics(self) -> Sequence[str]:
         """Topics with a subscriber by name."""
         return list(self._exact)

@@ -25,6 +25,7 @@ from pubsub_server.hub.attendance import (
     member_json,
     snapshot_bytes,
 )
+from pubsub_server.hub.routing import watches
 from pubsub_server.interfaces import Member
 from pubsub_server.shared.encoder import Attends, Encoder
 from pubsub_server.shared.exact_copy import exact_copy
@@ -223,8 +224,9 @@ class SharedAttendance(Attendance):
         frames: dict[Encoder, bytes] = {}
         streams = False
         for connection in watchers:
-            own = connection.client_id == change.client_id and topic in connection.patterns
-            if own and change.change != "update":
+            own = connection.client_id == change.client_id and change.change != "update"
+            if own and topic in connection.patterns and watches(connection, topic):
+                # The list that the connection has, or gets next, contains it.
                 continue
             if connection.encoder.presence is not Attends.CHANGES:
                 streams = True
@@ -439,11 +441,12 @@ class SharedAttendance(Attendance):
             self._spawn(self._show_unsearched())
 
     async def _show_unsearched(self) -> None:
-        watchers = self._core.router.watchers
+        watchers, is_held = self._core.router.watchers, self._core.router.is_held
         try:
             while self._unsearched:
                 await asyncio.sleep(AGAIN_AFTER)
-                patterns, self._unsearched = self._unsearched, {}
+                patterns = [each for each in self._unsearched if is_held(each)]
+                self._unsearched.clear()
                 most = SNAPSHOTS_MAX * len(patterns)
                 try:
                     found = await self._search(patterns, lambda topic: bool(watchers(topic)), most)

@@ -155,7 +155,7 @@ async def test_subscribing_again_replays_again_and_counts_once() -> None:
 async def test_unsubscribe_ends_exactly_these_patterns() -> None:
     rig = Rig()
     alice = await rig.client("alice")
-    alice.subscribe("a.b", "a.*")
+    alice.subscribe("a.b", "a.*", presence=False)
     alice.say("unsubscribe", topics=["a.b", "never"], ref="u")
     assert alice.read_one("unsubscribed") == {
         "type": "unsubscribed", "topics": ["a.b"], "ref": "u",
