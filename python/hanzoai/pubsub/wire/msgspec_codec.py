@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 _KEPT: Final = 4_096
 """Maximum cached senders; above that, the cache is emptied."""
 
+_SENDER_MAX: Final = 512
+"""Maximum bytes of a sender that is kept."""
+
 _NESTING: Final = 400
 """Minimum bytes of 200 levels of nesting: deeper is malformed, but msgspec accepts it."""
 
@@ -59,7 +62,7 @@ class _Senders(dict[bytes, "Sender | None"]):
     def __missing__(self, data: bytes) -> Sender | None:
         sender: Sender | None = _read_sender(data)
         # A program can change the other fields, so a sender with any belongs to one message.
-        if sender is None or not sender.model_extra:
+        if len(data) <= _SENDER_MAX and (sender is None or not sender.model_extra):
             if len(self) >= _KEPT:
                 self.clear()
             self[data] = sender
