@@ -86,6 +86,7 @@ export class Operations {
   /** The program's timeouts of publishes have passed. None of them is sent after that. */
   expire(due: readonly Pick<Publish, 'ref'>[]): void {
     this.publishes.expire(due);
+    this.ownPresence.flush();
     this._session._endStep();
   }
 

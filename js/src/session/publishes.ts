@@ -198,10 +198,10 @@ export class Publishes {
 
   /**
    * Whether an update of presence may be sent now. It counts against the rate, and takes turns with
-   * publishes that wait.
+   * publishes that wait for it.
    */
   _takeTurn(): boolean {
-    const isTheirs = this._queue._size && !this._sentLast;
+    const isTheirs = !this._sentLast && this._budget <= this._queue._messages * 1000;
     if (this.paused || (this._context.peer?.rate && (isTheirs || this._budget < 1000)))
       return false;
     this._budget -= 1000;

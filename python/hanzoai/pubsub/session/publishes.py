@@ -205,10 +205,10 @@ class Publishes:
     def take_turn(self) -> bool:
         """Whether an update of presence may be sent now.
 
-        It counts against the rate, and takes turns with publishes that wait.
+        It counts against the rate, and takes turns with publishes that wait for it.
         """
         peer = cast("Peer", self._context.peer)
-        theirs = self._queue and not self._sent_last
+        theirs = not self._sent_last and self._budget <= self._queued[0] * 1000
         if self.paused or (peer.rate and (theirs or self._budget < 1000)):
             return False
         self._budget -= 1000

@@ -111,6 +111,7 @@ class Session:
     def expire(self, refs: Iterable[int]) -> None:
         """The timeouts of publishes have passed. None of them is sent afterwards."""
         self.publishes.expire(refs)
+        self.own_presence.flush()
         self.end_step()
 
     def update_presence(
