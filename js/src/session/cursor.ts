@@ -99,6 +99,8 @@ export class SeqCursor implements Cursor {
    */
   private readonly _remembered: number;
   private _hasDropped = false;
+  /** Milliseconds whose messages another node has to replay again: a part may end within one. */
+  private _behind = 0;
   /** Topics of which the current answer has messages. */
   private readonly _proven = new Set<string>();
   /** Topics of which the current answer has messages of more than one log. */
@@ -146,6 +148,7 @@ export class SeqCursor implements Cursor {
     const { history, positions, _first: first, _limit: limit } = answer;
     const truncated = new Set(answer.truncated);
     const began = answer.timestamp ?? answer._at;
+    this._behind = answer.more ? 1 : 0;
     // `positions` names every existing topic, so messages of other topics are newer than this
     // subscription, regardless of the node's clock. A partial answer does not prove this, because
     // the rest may not arrive.
@@ -169,13 +172,17 @@ export class SeqCursor implements Cursor {
       const trimmed = truncated.has(topic);
       if (!mark) {
         // The gap of a log that restarted is reported already.
-        if (!restarted && (trimmed ? limit === undefined : this._hasDropped && !first && !stated)) {
+        const unproven = this._hasDropped && !marks.has(topic) && !first && !stated;
+        if (!restarted && (trimmed ? limit === undefined : unproven)) {
           steps.push(gap(topic, trimmed ? 'history_trimmed' : 'unproven', undefined, last));
         }
         this._setMark(topic, seq, time);
         return true;
       }
-      if (seq <= mark._seq) return false;
+      if (seq <= mark._seq) {
+        mark._at ||= time; // the peer has confirmed a position of the program
+        return false;
+      }
       if (strict && last > mark._seq) {
         if (stated && !whole) return false;
         // Both ends are in one log if it misses messages after the requested position or after
@@ -248,7 +255,7 @@ export class SeqCursor implements Cursor {
       if (_at > newest) newest = _at;
       after.set(topic, _at ? undefined : _seq);
     }
-    return { since: newest || this._since, after };
+    return { since: newest ? newest - this._behind : this._since, after };
   }
 
   private _setMark(topic: string, _seq: number, _at: number): void {

@@ -26,6 +26,15 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
     'presence.ts',
     'if (this.members.doubt(this._routed(state), this._routes.byPattern)) this._awaitMembers();',
   ),
+  // ---------------------------------------------------------------- cursor
+  'a position that a node has confirmed is requested from the next one': replaced(
+    'cursor.ts',
+    'mark._at ||= time;',
+  ),
+  'the rest of a millisecond that an answer cut off is not requested': replaced(
+    'cursor.ts',
+    'this._behind = answer.more ? 1 : 0;',
+  ),
   // ---------------------------------------------------------------- attempts
   'the wait that the server asks for is ignored': replaced(
     'attempts.ts',
@@ -261,6 +270,16 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
     'publishes.ts',
     'entry._sent = this._sentLast = true;',
     'entry._sent = true;',
+  ),
+  'updates of presence wait for publishes that wait for acknowledgements': replaced(
+    'publishes.ts',
+    '!this._sentLast && this._budget <= this._queue._messages * 1000',
+    'this._queue._messages && !this._sentLast',
+  ),
+  'updates of presence stay when the publish before them gives up': replaced(
+    'operations.ts',
+    'this.publishes.expire(due);\n    this.ownPresence.flush();',
+    'this.publishes.expire(due);',
   ),
   'an error does not end a stall': replaced(
     'operations.ts',

@@ -60,8 +60,8 @@ export class IdCursor implements Cursor {
   }
 
   moved(): Pick<Subscribe, 'since' | 'after'> {
-    const topics = [...this._near.keys()];
-    const after = topics.length ? new Map(topics.map((topic) => [topic, undefined])) : this._after;
+    const after = new Map(this._after);
+    for (const topic of this._near.keys()) after.set(topic, undefined);
     return { since: this.newest, after };
   }
 

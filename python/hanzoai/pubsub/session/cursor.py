@@ -161,6 +161,7 @@ class SeqCursor:
         # reported as unproven.
         self._remembered = options.remembered_topics
         self._has_dropped = False
+        self._behind = 0  # milliseconds whose messages another node has to replay again
         # Topics of which the current answer has messages.
         self._proven: set[str] = set()
         # Topics of which the current answer has messages of more than one log.
@@ -186,7 +187,7 @@ class SeqCursor:
             topic: None if mark is None or mark.at else mark.seq
             for topic, mark in self._marks.items()
         }
-        return newest or self._since, after
+        return newest - self._behind if newest else self._since, after
 
     def admit(self, messages: Sequence[Message]) -> tuple[Sequence[Message], Sequence[Message]]:
         """See `Cursor`."""
@@ -223,6 +224,8 @@ class SeqCursor:
     def replay(self, replay: Replay) -> tuple[list[Step], Sequence[Message]]:
         """See `Cursor`."""
         answer = replay.answer
+        # A part may end within a millisecond.
+        self._behind = 0 if replay.complete else 1
         if self._since is None and replay.complete:
             # `positions` names every existing topic, so messages of other topics are newer than
             # this subscription, regardless of the node's clock. A partial answer does not prove
@@ -294,11 +297,16 @@ class SeqCursor:
         if mark is None:
             if trimmed and replay.limit is None and not restarted:
                 replay.steps.append(Gap(topic, None, last, None, "history_trimmed"))
-            elif self._has_dropped and not (restarted or replay.first or stated):
+            elif (
+                self._has_dropped
+                and topic not in self._marks
+                and not (restarted or replay.first or stated)
+            ):
                 replay.steps.append(Gap(topic, None, last, None, "unproven"))
             self._set_mark(topic, seq, at)
             return True
         if seq <= mark.seq:
+            mark.at = mark.at or at  # the peer has confirmed a position of the program
             return False
         if strict and last > mark.seq:
             if stated and not replay.whole:

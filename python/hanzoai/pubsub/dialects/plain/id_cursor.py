@@ -78,7 +78,7 @@ class IdCursor:
 
     def moved(self) -> tuple[int | None, Mapping[str, int | None]]:
         """See `Cursor`."""
-        return self.newest, dict.fromkeys(self._near) or self._after
+        return self.newest, {**self._after, **dict.fromkeys(self._near)}
 
     def admit(self, messages: Sequence[Message]) -> tuple[Sequence[Message], Sequence[Message]]:
         """See `Cursor`: holes cannot be seen."""
