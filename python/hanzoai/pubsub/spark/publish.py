@@ -388,7 +388,7 @@ def _at_column(error: PubSubError, record: Record, kind: object) -> PubSubError:
         kind: Type of the message, from the row or the config.
     """
     code, message, remedy = error.code, error.message, error.remedy
-    if code == "invalid_frame":
+    if code == "invalid_frame" and message.startswith("not valid JSON"):
         # The encoder wrote the request around the row's data: a number of it is rejected, such as
         # 1e999. The place in the request is not one in the row.
         code, message = "invalid_payload", message.partition(" at character ")[0]
