@@ -27,6 +27,7 @@ async def test_a_plain_http_request_gets_an_explanation(server: Server) -> None:
         (b"GET /ws HTTP/1.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n", b"400"),
         (b"GET /ws HTTP/1.1\r\n" + b"X: y\r\n" * 6000 + b"\r\n", b"431"),
         (b"GET /" + b"x" * 9000 + b" HTTP/1.1\r\n\r\n", b"414"),
+        (b"POST /v1/messages HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}", b"400"),
         # A client that begins TLS on this plaintext port learns it before `auth_deadline`.
         (b"\x16\x03\x01\x02\x00\x01\x00", b"400"),
         # So does a client of the event stream protocol.
@@ -54,7 +55,11 @@ async def test_a_page_that_uses_the_wrong_port_may_read_the_answer(server: Serve
     assert b"\r\nAccess-Control-Allow-Headers: authorization\r\n" in preflight
     assert answer.startswith(b"HTTP/1.1 404 ")
     assert b"WebSocket endpoint is /ws" in answer
-    for each in (preflight, answer):
+    async with raw(server, shake=False) as peer:
+        peer.write(b"POST" + head + b"Content-Length: 2\r\n\r\n{}")
+        with_body = await peer.rest()
+    assert b"on the HTTP port" in with_body
+    for each in (preflight, answer, with_body):
         assert b"\r\nAccess-Control-Allow-Origin: *\r\n" in each
 
 

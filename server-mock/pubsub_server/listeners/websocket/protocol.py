@@ -357,8 +357,9 @@ class SocketProtocol(asyncio.Protocol):
         core.receive_data(bytes(head[: end + 4]))
         events = core.events_received()
         if not events:
-            # Not HTTP, or a head that the library rejects; it has written the reason.
-            self._finish(core)
+            # Not HTTP, or a request with a body: the library writes no answer.
+            text = "Not a request for a WebSocket. REST and event streams are on the HTTP port.\n"
+            self._answer_plainly(400, text)
             return
         request = events[0]
         assert isinstance(request, Request)
@@ -452,6 +453,7 @@ class SocketProtocol(asyncio.Protocol):
     def _answer_plainly(self, status: int, text: str) -> None:
         core = ServerProtocol(logger=QUIET)
         response = core.reject(status, text)
+        response.headers["Access-Control-Allow-Origin"] = "*"  # so that a page can read the reason
         if status == 429:
             response.headers["Retry-After"] = str(RETRY_SECONDS)
         core.send_response(response)
