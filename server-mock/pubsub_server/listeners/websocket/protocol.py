@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final, cast
 
-from websockets.exceptions import PayloadTooBig
+from websockets.exceptions import InvalidMessage, PayloadTooBig
 from websockets.frames import Close, Frame, Opcode
 from websockets.http11 import Request
 from websockets.protocol import OPEN, Protocol
@@ -357,9 +357,12 @@ class SocketProtocol(asyncio.Protocol):
         core.receive_data(bytes(head[: end + 4]))
         events = core.events_received()
         if not events:
-            # Not HTTP, or a request with a body: the library writes no answer.
-            text = "Not a request for a WebSocket. REST and event streams are on the HTTP port.\n"
-            self._answer_plainly(400, text)
+            if isinstance(core.handshake_exc, InvalidMessage):
+                # Not HTTP, or a request with a body: the library writes no answer.
+                text = "Not a request for a WebSocket. REST is on the HTTP port.\n"
+                self._answer_plainly(400, text)
+            else:
+                self._finish(core)
             return
         request = events[0]
         assert isinstance(request, Request)
