@@ -30,11 +30,14 @@ def memory_store(
     max_topics: int = 1000,
     ids: int = 1000,
     ids_age: int = 600,
+    origin: int | None = None,
 ) -> MemoryStore:
     """Create a store with these limits; ages are in seconds."""
     retention = Retention(Keep(max_messages, max_age * 1000), classes)
     memory = IdMemory(ids, ids_age * 1000)
-    return MemoryStore(retention, memory, max_bytes=max_bytes, max_topics=max_topics)
+    return MemoryStore(
+        retention, memory, max_bytes=max_bytes, max_topics=max_topics, born=NOW, origin=origin
+    )
 
 
 class Lab:
@@ -515,9 +518,38 @@ def test_a_position_that_a_new_log_would_not_exceed_is_of_another_numbering(patt
     assert found.positions == ({"t": start - 1} if pattern == "t" else {})
 
 
-def test_a_foreign_position_is_reported_only_of_topics_that_are_wanted_and_may_be_read() -> None:
-    lab = Lab()
-    marks = dict.fromkeys(("t", "s.open", "s.closed", "other"), lab.now * SEQ_PER_MS)
+@pytest.mark.parametrize("pattern", ["t", "*"])
+@pytest.mark.parametrize("origin", [0, 10**12])
+def test_a_position_from_before_one_of_several_nodes_is_of_another(
+    pattern: str, origin: int
+) -> None:
+    lab = Lab(origin=origin)
+    first = NOW * SEQ_PER_MS + origin
+    assert lab.replay(pattern, after={"t": first - 1}).reset == []
+    found = lab.replay(pattern, after={"t": first - 2})
+    assert found.reset == ["t"]
+    assert found.positions == ({"t": first - 1} if pattern == "t" else {})
+
+
+def test_a_position_is_of_the_node_that_stated_it_though_its_clock_is_set_back() -> None:
+    lab = Lab(origin=10**12)
+    lab.now -= 5_000
+    positions = lab.replay("t").positions
+    assert lab.replay("t", after=positions).reset == []
+
+
+@pytest.mark.parametrize("pattern", ["t", "*"])
+def test_a_position_from_before_a_single_node_is_of_a_lost_log(pattern: str) -> None:
+    found = Lab().replay(pattern, after={"t": NOW * SEQ_PER_MS - 2})
+    assert (found.reset, found.positions) == ([], {})
+
+
+@pytest.mark.parametrize("seq", [NOW * SEQ_PER_MS + 10**12, 1])
+def test_a_foreign_position_is_reported_only_of_topics_that_are_wanted_and_may_be_read(
+    seq: int,
+) -> None:
+    lab = Lab(origin=10**12)
+    marks = dict.fromkeys(("t", "s.open", "s.closed", "other"), seq)
 
     def is_open(topic: str) -> bool:
         return topic != "s.closed"

@@ -44,7 +44,8 @@ class MemoryStore:
         max_topics: Maximum logs; the one written least recently is removed first.
         born: Unix ms; messages acknowledged earlier are not in this store.
         origin: Added to the number that a log begins with. Nodes with separate numbering have
-            different origins, so that a position of one node is invalid on another.
+            different origins, so that a position of one node is invalid on another. None if there
+            are no such nodes: a position from before the store is then of a lost log.
     """
 
     def __init__(
@@ -55,7 +56,7 @@ class MemoryStore:
         max_bytes: int,
         max_topics: int,
         born: int = 0,
-        origin: int = 0,
+        origin: int | None = None,
     ) -> None:
         self._retention = retention
         self._max_bytes = max_bytes
@@ -72,10 +73,12 @@ class MemoryStore:
         self._ids = ids
         self._bytes = 0
         self._last_ms = 0
+        # The lowest number of any log of this store.
+        self._lowest = 0 if origin is None else born * SEQ_PER_MS + origin
         # Exceeds every number of a removed log by more than one, so that the jump is visible.
-        self._floor = 0
+        self._floor = self._lowest
         self._born = born
-        self._origin = origin
+        self._origin = origin or 0
         # The first position of each topic that was subscribed to before its first message. Its
         # subscribers know this position, so that a loss of the log is visible as a jump.
         self._starts: OrderedDict[str, int] = OrderedDict()
@@ -243,13 +246,15 @@ class MemoryStore:
         self._index.discard(topic)
 
     def _is_foreign(self, topic: str, seq: int, now: int) -> bool:
-        """Whether there is no log, and a new one would begin at or below this position.
+        """Whether there is no log, and no log of this store can have had this position.
 
-        The position is then of another node, or of a clock that was ahead. Its client would take
-        the messages of the new log for known ones.
+        The position is then of another node, or of a clock that was ahead. If it is not below the
+        start of a new log, its client would take the messages of that log for known ones.
         """
+        if topic in self._logs:
+            return False
         start = self._starts.get(topic) or self._next_start(now)
-        return seq >= start and topic not in self._logs
+        return seq < self._lowest - 1 or seq >= start
 
     # ------------------------------------------------------------ forget
 

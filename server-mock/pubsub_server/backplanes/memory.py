@@ -194,7 +194,9 @@ class MemoryBackplane:
         """No connection to close."""
 
 
-def open_memory(settings: Settings, wall: Callable[[], int], origin: int = 0) -> MemoryBackplane:
+def open_memory(
+    settings: Settings, wall: Callable[[], int], origin: int | None = None
+) -> MemoryBackplane:
     """Logs in this process, empty, bounded by the settings.
 
     Args:
