@@ -18,35 +18,42 @@ function visit(source, see) {
 /** The name of a member or property, if it is not computed or a text. */
 const nameOf = ({ computed, key }) => (computed ? undefined : key?.name);
 
-/** The names of the members of a class, with those that are parameters of its constructor. */
+/** The members of a class, with those that are parameters of its constructor. */
 function membersOf({ body }) {
-  const names = body.body.flatMap((member) => [
-    nameOf(member),
-    ...(member.value?.params ?? []).map(({ parameter }) => (parameter?.left ?? parameter)?.name),
+  const members = body.body.flatMap((member) => [
+    { name: nameOf(member), optional: member.optional },
+    ...(member.value?.params ?? []).map(({ parameter }) => parameter?.left ?? parameter),
   ]);
-  return names.filter(Boolean);
+  return members.filter((member) => member?.name);
 }
 
 /** The members of each class, with those of its base classes. */
 function families(classes) {
-  const all = ({ name, base, members }) => {
-    if (!base || base.name in globalThis) return members;
+  const all = ({ name, base, members }, derived = 0) => {
+    if (!base) return members;
     const bases = classes.filter((each) => base.name && each.name === base.name);
-    if (bases.length === 1) return [...all(bases[0]), ...members];
-    if (!members.length) return members;
+    const count = derived + members.length;
+    if (bases.length === 1) return [...all(bases[0], count), ...members];
+    // Without other members, none can get the short name of a member of an unknown base.
+    if (!count || (!bases.length && base.name && base.name in globalThis)) return members;
     throw new Error(`${bases.length} classes are called ${base.name}, which ${name} extends`);
   };
-  return classes.map(all);
+  return classes.map((each) => all(each));
 }
+
+/** Whether a property of an object literal copies all members of an instance. */
+const copiesInstance = ({ type, argument }) =>
+  type === 'SpreadElement' && /^(This|New)Expression$/.test(argument.type);
 
 /**
  * Short names of properties, by name.
  *
  * The members of a class and its base classes have different short names. So have all properties of
- * other objects, since one can be copied into another. Properties that are optional in a type have
- * no short name: they are read from objects that may have another property in their place.
+ * other objects, since one can be copied into another. Properties that are optional in a type or
+ * class have no short name: they are read from objects that may have another property in their
+ * place.
  *
- * Throws if a base class is unknown, or if a member has a name of one letter.
+ * Throws if a base class is unknown, or if an object copies all members of an instance.
  *
  * @param {readonly string[]} sources All sources, in TypeScript.
  * @param {readonly string[]} frequent Those whose most frequent properties get the first letters.
@@ -61,8 +68,16 @@ export function shortNames(sources, frequent, shortened) {
     visit(source, (node) => {
       const { type, id, superClass, properties } = node;
       if (type === 'ClassDeclaration' || type === 'ClassExpression') {
-        classes.push({ name: id?.name, base: superClass, members: membersOf(node) });
+        const members = membersOf(node);
+        for (const member of members) if (member.optional) optional.add(member.name);
+        classes.push({
+          name: id?.name,
+          base: superClass,
+          members: members.map(({ name }) => name),
+        });
       } else if (type === 'ObjectExpression') {
+        if (properties.some(copiesInstance))
+          throw new Error('An object copies all members of an instance');
         others.push(...properties.map(nameOf));
       } else if (type.startsWith('TS') && node.optional) {
         optional.add(nameOf(node));
@@ -70,8 +85,6 @@ export function shortNames(sources, frequent, shortened) {
     });
   }
   const members = families(classes);
-  const letter = members.flat().find(({ length }) => length === 1);
-  if (letter) throw new Error(`Give the member ${letter} a longer name`);
   const uses = new Map();
   for (const source of frequent) {
     visit(source, ({ type, name }) => {
@@ -85,7 +98,7 @@ export function shortNames(sources, frequent, shortened) {
   for (const name of [...names].sort((a, b) => by(b) - by(a) || (a < b ? -1 : 1))) {
     if (!shortened.test(name) || optional.has(name)) continue;
     const near = groups.filter((group) => group.has(name)).flatMap((group) => [...group]);
-    const taken = new Set(near.map((other) => short[other]));
+    const taken = new Set(near.flatMap((other) => [other, short[other]]));
     const free = [...LETTERS].find((one) => !taken.has(one));
     if (free) short[name] = free;
   }

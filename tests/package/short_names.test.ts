@@ -72,6 +72,28 @@ test('an optional property gets no short name, because an object may lack it', (
   );
 });
 
+test('an optional member of a class gets no short name either', () => {
+  const source = `class A {
+  _a?: number;
+  constructor(private _b?: number, private _c = 1) {}
+}`;
+  assert.deepEqual(names(source), { _c: 'e' });
+});
+
+test('an object that copies all members of an instance stops the build', () => {
+  for (const instance of ['this', 'new One()']) {
+    assert.throws(
+      () => names(ONE, `f({ ...${instance}, _own: 1 });`),
+      /An object copies all members of an instance/,
+    );
+  }
+});
+
+test('a class that has the name of one of the platform is the base class', () => {
+  const child = 'class Child extends Event {\n  _own = 1;\n}';
+  assert.equal(different(names(ONE.replace('One', 'Event'), child)), 3);
+});
+
 test('a base class of the platform has no members with short names', () => {
   assert.deepEqual(names('class Failed extends Error {\n  _why = 1;\n}'), { _why: 'e' });
 });
@@ -81,11 +103,29 @@ test('a base class that is not found stops the build', () => {
   assert.throws(() => names(ONE, child), /0 classes are called Between, which Child extends/);
 });
 
+test('a class without members may extend an unknown class, unless a class with members extends it', () => {
+  const between = 'class Between extends Unknown {}';
+  const child = 'class Child extends Between {}';
+  assert.deepEqual(names(ONE, between, child), { _first: 'e', _second: 't' });
+  assert.throws(
+    () => names(between, child.replace('{}', '{\n  _own = 1;\n}')),
+    /0 classes are called Unknown, which Between extends/,
+  );
+});
+
+test('a base class that is the result of a call stops the build', () => {
+  assert.throws(
+    () => names(ONE, 'class Child extends mixed(One) {\n  _own = 1;\n}'),
+    /which Child/,
+  );
+});
+
 test('a base class whose name another class has stops the build', () => {
   const child = 'class Child extends One {\n  _own = 1;\n}';
   assert.throws(() => names(ONE, ONE, child), /2 classes are called One, which Child extends/);
 });
 
-test('a member with a name of one letter stops the build', () => {
-  assert.throws(() => names('class Two {\n  t = 1;\n}'), /Give the member t a longer name/);
+test('no property has the short name that another one has as its own name', () => {
+  assert.deepEqual(names('class Two {\n  _long = 1;\n  e = 2;\n}'), { _long: 't' });
+  assert.deepEqual(names('f({ _long: 1, e: 2 });'), { _long: 't' });
 });
