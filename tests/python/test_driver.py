@@ -18,10 +18,15 @@ from hanzoai.pubsub.generated.wire import (
     AuthFrame,
     AuthOkFrame,
     Denial,
+    ErrorFrame,
+    ErrorInfo,
     Message,
     MessageFrame,
     PingFrame,
     PongFrame,
+    PublishedFrame,
+    PublishResult,
+    SubscribedFrame,
 )
 from hanzoai.pubsub.runtime.driver import Driver
 from hanzoai.pubsub.runtime.inbox import Inbox
@@ -41,7 +46,7 @@ from tests.traces import effects, events
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 
-    from hanzoai.pubsub.generated.wire import ClientFrame, PublishedFrame, ServerFrame
+    from hanzoai.pubsub.generated.wire import ClientFrame, ServerFrame
     from hanzoai.pubsub.session.ports import Ports
     from hanzoai.pubsub.settings.session import SessionOptions
     from hanzoai.pubsub.transports import Incoming, Receiver
@@ -316,6 +321,57 @@ def deliver(event: Event) -> list[Effect]:
     if isinstance(event, events.Received) and isinstance(event.frame, MessageFrame):
         return [effects.Deliver(1, event.frame.message)]
     return []
+
+
+OLD_TOKEN = f"{'header' * 20}.payload.old"
+NEW_TOKEN = f"{'header' * 20}.payload.new"
+
+
+def quoting(token: str) -> list[ServerFrame]:
+    """A frame of each kind in which a server explains itself."""
+    words = f"{token} is ({token}), not {token[:40]}…"
+    error = ErrorInfo(code="odd", message=words, remedy=words)
+    return [
+        ErrorFrame(code="odd", message=words, remedy=words),
+        AuthErrorFrame(code="odd", message=words),
+        SubscribedFrame(
+            topics=["a"], denied=[Denial(topic="b", code="odd", message=words)], history=[]
+        ),
+        PublishedFrame(ref="p1", results=[PublishResult(id="m1"), PublishResult(error=error)]),
+    ]
+
+
+async def test_texts_of_a_server_do_not_quote_the_tokens_of_the_connection(rig: Rig) -> None:
+    transport = await rig.dialed()
+    for token in (OLD_TOKEN, NEW_TOKEN):
+        rig.driver.send(AuthFrame(token=f"Bearer {token}"))
+        for told in (OLD_TOKEN, token):
+            rig.session.seen.clear()
+            transport.put(quoting(told))
+            await rig.clock.settle()
+            frames = [event.frame for event in rig.session.seen if type(event) is events.Received]
+            hidden = str([frame.wire() for frame in quoting(told)]).replace(told, "[token]")
+            assert str([frame.wire() for frame in frames]) == hidden
+
+
+@pytest.mark.parametrize(
+    ("reason", "told"),
+    [
+        (f"no {OLD_TOKEN}, {NEW_TOKEN}.", "no [token], [token]."),
+        (f"no Bearer {OLD_TOKEN}"[:123], "no Bearer [token]"),
+        (f"no Bearer {OLD_TOKEN[:16]}", "no Bearer [token]"),
+        (f"no {OLD_TOKEN[:15]}", f"no {OLD_TOKEN[:15]}"),
+    ],
+)
+async def test_a_close_reason_does_not_quote_the_tokens_of_the_connection(
+    rig: Rig, reason: str, told: str
+) -> None:
+    transport = await rig.dialed()
+    for token in (OLD_TOKEN, NEW_TOKEN):
+        rig.driver.send(AuthFrame(token=f"Bearer {token}"))
+    transport.put(TransportClosed(4999, reason))
+    await rig.clock.settle()
+    assert rig.of(events.Dropped) == [events.Dropped(4999, told)]
 
 
 async def test_effects_are_performed_in_order(rig: Rig) -> None:

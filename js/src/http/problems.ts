@@ -83,15 +83,12 @@ export function readError(
   });
 }
 
-/**
- * The body of a refusal without the token of its request.
- *
- * Some gateways quote the header `Authorization` in their error, which ends up in logs.
- */
+/** The body of an answer without the token of its request. */
 export function bodyWithoutToken(body: string, token: string): string {
-  const fields = parse(body);
+  const plain = (_: unknown, value: unknown): unknown =>
+    typeof value === 'string' ? withoutToken(value, token) : value;
   // Some escape characters of tokens, such as `/`.
-  return withoutToken(fields ? JSON.stringify(fields) : body, token);
+  return JSON.stringify(parse(body), plain) ?? withoutToken(body, token);
 }
 
 /** A description of the answer: status and, in development, content type; never the content. */

@@ -231,7 +231,7 @@ export class Rest {
     if (response.status !== 401) this._tokens.accepted?.();
     if (response.ok) {
       try {
-        return { result: call.read(body) };
+        return { result: call.read(isPublish ? bodyWithoutToken(body, token) : body) };
       } catch (strange) {
         if (!(strange instanceof ProtocolError)) throw strange;
         const answered = `${host} answered ${call.method} ${call.path} with ${describeAnswer(response, body)}.`;

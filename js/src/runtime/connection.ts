@@ -7,7 +7,6 @@ import type { PlainDialect } from '../dialects/plain/plain_dialect.js';
 import { ProtocolError } from '../errors.js';
 import type { ClientFrame, ServerFrame } from '../generated/wire.js';
 import { logText } from '../log_text.js';
-import { withoutToken } from '../settings/checks.js';
 import {
   NOT_LOADED,
   type Receiver,
@@ -113,11 +112,7 @@ export class Connection implements Receiver {
       if (!this._outgoing.length && !owner.crowded) return;
     } else {
       if (read.type === 'auth.ok' && !this._isReady(read)) return;
-      if (read.type === 'error' || read.type === 'auth.error')
-        (read as { message: string }).message = withoutToken(
-          read.message,
-          owner.tokens.last?.value,
-        );
+      if (read.type === 'error' || read.type === 'auth.error') owner._hide(read);
       (this._dialect ?? owner.session).receive(read, owner.clock.wallMs());
     }
     owner.handled();

@@ -68,6 +68,9 @@ export class Driver implements Owner, Ports {
   /** Aborted when the client has ended. */
   readonly over: AbortSignal = this._over.signal;
   private _closing = false;
+  /** The last two of the connection: a server may still quote the older one. */
+  private _token = '';
+  private _older = '';
   private _fetching: AbortController | undefined;
   private readonly _timers = new Map<TimerName, TimerHandle>();
   /** The transport to dial after the current call. */
@@ -113,17 +116,20 @@ export class Driver implements Owner, Ports {
   // ---------------------------------------------------------------- from the connection
 
   dropped(end: TransportEnd): void {
-    const { again, code = LOST, reason, retryAfter } = end;
+    const { again, code = LOST, retryAfter } = end;
+    const reason = this._plain(end.reason);
     const told = (DEVELOPMENT && this._told?.code === reason && this._told.message) || reason;
     if (DEVELOPMENT && this._connection?._transport.incremental) this.socketFailure = reason;
     this._connection = undefined;
     // A connection that was never open is not urgent.
     const hurry = again && this.state === 'connected';
-    this.perform((session) =>
-      session.dropped(code, withoutToken(told, this.tokens.last?.value), retryAfter),
-    );
+    this.perform((session) => session.dropped(code, told, retryAfter));
     if (DEVELOPMENT && end.hidden) this.unexplained = this.lastFailure;
     if (hurry) this.perform((session) => session.woke(true));
+  }
+
+  _hide(told: { message?: string }): void {
+    if (told.message) told.message = this._plain(told.message);
   }
 
   /** After a call into the session: write, dial, end failed subscriptions. */
@@ -162,6 +168,8 @@ export class Driver implements Owner, Ports {
     this.tokens.fetch(reason, attempt, signal).then(
       ({ value, expiresAt }) => {
         this.tokenFailure = undefined;
+        this._older = this._token;
+        this._token = value;
         const left = expiresAt && Math.max(0, expiresAt - this.clock.wallMs());
         this.perform((session) => session.token(call, value, left));
       },
@@ -369,6 +377,11 @@ export class Driver implements Owner, Ports {
   }
 
   // ---------------------------------------------------------------- inside
+
+  /** A text of the server without the tokens. */
+  private _plain(text: string): string {
+    return withoutToken(withoutToken(text, this._token), this._older);
+  }
 
   /** Wait until the operations are loaded; waits end in the order in which they began. */
   private _loaded(options: Timed): Promise<Background> {

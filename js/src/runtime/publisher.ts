@@ -245,16 +245,17 @@ export class Publisher implements OutcomePort {
     outcome: Outcome,
   ): (Published | PubSubError)[] {
     return outcome.kind === 'acked'
-      ? items.map((item, n) => published(outcome.results[n], item))
+      ? items.map((item, n) => this._published(item, outcome.results[n]))
       : failed(this._client, items, options, outcome);
   }
-}
 
-/** The result of one publish for the program. */
-function published(result: PublishResult = {}, { _message }: Prepared): Published | PubSubError {
-  const { error, id = _message.id, timestamp, seq, duplicate = false } = result;
-  if (error) return rejected(error, _message.topic, _message.id);
-  return { id, timestamp, seq, duplicate };
+  /** The result of one publish for the program. */
+  private _published({ _message }: Prepared, result: PublishResult = {}): Published | PubSubError {
+    const { error, id = _message.id, timestamp, seq, duplicate = false } = result;
+    if (!error) return { id, timestamp, seq, duplicate };
+    this._client._hide(error);
+    return rejected(error, _message.topic, _message.id);
+  }
 }
 
 /** Number of messages that fit into one frame. */

@@ -3,6 +3,7 @@ import { test } from 'node:test';
 
 import type { ServerFrame } from '../../../js/src/generated/wire.js';
 import { Connection, type Owner } from '../../../js/src/runtime/connection.js';
+import { withoutToken } from '../../../js/src/settings/checks.js';
 import type { Receiver, Transport, TransportEnd } from '../../../js/src/transports/transport.js';
 import { type Decoded, Malformed, Unknown } from '../../../js/src/wire/decoded.js';
 import { deferred } from './server.js';
@@ -237,3 +238,68 @@ for (const [words, cut] of [
     await ps.close({ timeout: 0 });
   });
 }
+
+test('a denial and the result of a publish do not quote the token', async () => {
+  const token = 'header.payload.signature';
+  const { ps, peer } = virtualClient({ getToken: () => `Bearer ${token}` });
+  await ps.connect();
+  for (const type of ['subscribe', 'publish']) peer.silent.add(type);
+  const error = { code: 'forbidden', message: `no (${token}), never` };
+  const refused = { name: 'PermissionDenied', message: /no \(\[token\]\), never/ };
+
+  const subscribed = assert.rejects(ps.subscribe('a'), refused);
+  await turns();
+  const [{ ref } = {}] = peer.socket.frames('subscribe');
+  peer.socket.receive({ type: 'subscribed', topics: [], denied: [{ topic: 'a', ...error }], ref });
+  await subscribed;
+
+  const published = assert.rejects(ps.publish('a', { data: 1 }), refused);
+  const both = ps.publishMany([
+    ['a', { data: 1 }],
+    ['a', { data: 2 }],
+  ]);
+  await turns();
+  for (const sent of peer.socket.frames('publish')) {
+    peer.socket.receive({ type: 'published', ref: sent['ref'], results: [{ error }, { error }] });
+  }
+  await published;
+  for (const one of await both) assert.match(String(one), refused.message);
+  await ps.close({ timeout: 0 });
+});
+
+test('after a renewal, a server may quote either token', async () => {
+  const tokens = ['header.payload.signature-1', 'header.payload.signature-2'];
+  const given = [...tokens];
+  const { ps, peer } = virtualClient({ getToken: () => given.shift() ?? '' });
+  await ps.connect();
+  peer.socket.receive({ type: 'auth.expiring', expires_in_ms: 1_000 });
+  await turns();
+  assert.deepEqual(
+    peer.socket.frames('auth').map(({ token }) => token),
+    tokens,
+  );
+  peer.silent.add('auth');
+  peer.socket.drop(4999, `neither ${tokens.join(' nor ')}`);
+  assert.equal(ps.lastFailure?.reason, 'neither [token] nor [token]');
+  await ps.close({ timeout: 0 });
+});
+
+for (const [title, text, hidden] of [
+  ['is replaced as a whole, and the rest stays', '(TOKEN), \0 next', '([token]), \0 next'],
+  ['is replaced wherever it is', 'TOKEN=TOKEN&a', '[token]=[token]&a'],
+  ['is replaced if the text ends within it', 'no TOK', 'no [token]'],
+  ['stays if the text goes on after its beginning', 'no TOK…', 'no TOK…'],
+  ['does not change a table', `a${' '.repeat(20)}b`, `a${' '.repeat(20)}b`],
+] as const) {
+  test(`a token that is quoted ${title}`, () => {
+    const token = `header'"header'"header.payload`;
+    const filled = (words: string) =>
+      words.replaceAll('TOKEN', token).replaceAll('TOK', token.slice(0, 16));
+    assert.equal(withoutToken(filled(text), `Bearer ${token}`), filled(hidden));
+  });
+}
+
+test('a token of less than 16 characters may be part of a word', () => {
+  assert.equal(withoutToken('the secret-of-tests', 'secret-of-tests'), 'the secret-of-tests');
+  assert.equal(withoutToken(`a${' '.repeat(20)}`, ''), `a${' '.repeat(20)}`);
+});

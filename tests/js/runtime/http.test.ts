@@ -446,6 +446,23 @@ test('each message of a batch over HTTP has the error of the request that carrie
   http.close();
 });
 
+test('the result of a publish over HTTP does not quote the token', async () => {
+  const token = 'header/"payload"/signature';
+  const quoted = JSON.stringify(`no ${token}, never`).replaceAll('/', '\\/');
+  const { http, url } = await peculiar((_, response) =>
+    response.end(`{"results":[{"error":{"code":"forbidden","message":${quoted}}},{"id":"m"}]}`),
+  );
+  const results = await new PubSub({ url, token }).publishMany(
+    [
+      { topic: 'a', data: 1 },
+      { topic: 'a', data: 2 },
+    ],
+    { via: 'rest' },
+  );
+  assert.match(String(results[0]), /no \[token\], never/);
+  http.close();
+});
+
 test('each message of a batch has the error of the first request with its cause', async () => {
   const { ps, clock } = failing(['ECONNREFUSED'], async () => ({ value: 'token' }));
   const messages = [

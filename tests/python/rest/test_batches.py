@@ -4,13 +4,14 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
+from pydantic_core import to_json
 
 from hanzoai.pubsub.errors import (
     PermissionDenied,
     ProtocolError,
 )
 from hanzoai.pubsub.http import calls as rest_calls
-from tests.python.rest.rig import ACCEPTED, BATCH, MESSAGES, one, problem, sent
+from tests.python.rest.rig import ACCEPTED, BATCH, MESSAGES, Tokens, one, problem, sent
 
 if TYPE_CHECKING:
     from hanzoai.pubsub.http.rest import Rest
@@ -31,6 +32,17 @@ async def test_many_go_in_one_request_with_one_result_each(rest: Rest, server: A
     assert found[1].error is not None
     assert found[1].error.code == "forbidden"
     assert found[2].duplicate
+
+
+async def test_a_result_does_not_quote_the_token(rest: Rest, server: Any, tokens: Tokens) -> None:
+    tokens.token = 'header/"payload"/signature'
+    message = to_json(f"no ({tokens.token}), never").replace(b"/", b"\\/")
+    body = b'{"results":[{"error":{"code":"forbidden","message":' + message + b'}},{"id":"m2"}]}'
+    server.post(BATCH).mock(return_value=httpx.Response(200, content=body))
+    refused, accepted = await rest.publish_many([one("m1"), one("m2")])
+    assert refused.error is not None
+    assert refused.error.message == "no ([token]), never"
+    assert accepted.id == "m2"
 
 
 async def test_a_batch_is_cut_by_number_and_by_bytes() -> None:

@@ -34,7 +34,7 @@ from hanzoai.pubsub.errors import (
 from hanzoai.pubsub.http.address import doubt_address, doubt_port
 from hanzoai.pubsub.http.connection import LOST, authorization, body_of, make_client
 from hanzoai.pubsub.http.library import httpx
-from hanzoai.pubsub.http.problems import describe_answer, read_error, without_token
+from hanzoai.pubsub.http.problems import body_without_token, describe_answer, read_error
 from hanzoai.pubsub.http.status import why_no_proxy, why_unreachable
 from hanzoai.pubsub.randomness import RANDOM
 from hanzoai.pubsub.settings.proxies import host_of, http_proxy
@@ -286,12 +286,14 @@ class Performer:
         if status != 401:
             self._tokens.accepted()
         if 200 <= status < 300:
+            if call.carries_ids and b'"error"' in body:
+                body = body_without_token(body, token)
             try:
                 return call.read(body)
             except ProtocolError as strange:
                 raise self._foreign(call, status, headers, body, strange) from None
         problem = doubt_port(self._options)
-        body = without_token(body, token)
+        body = body_without_token(body, token)
         error = read_error(status, headers, body, call.topic, host=self._netloc, problem=problem)
         doubt_address(error, self._options, body)
         unknown = status >= 500 and status not in _NOT_DONE and status != 501

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import TYPE_CHECKING, Final, cast
 
 from pydantic_core import from_json, to_json
@@ -100,22 +99,30 @@ def read_error(
     )
 
 
-def without_token(body: bytes, token: str) -> bytes:
-    """The body or the message of a refusal without the token of its request.
+def body_without_token(body: bytes, token: str) -> bytes:
+    """The body of an answer without the token of its request."""
+    try:
+        text = to_json(from_json(body)).decode()  # some escape characters of tokens, such as `/`
+    except ValueError:
+        text = body.decode(errors="replace")
+    return without_token(text, token, to_json(token).decode()[1:-1]).encode()
 
-    Some servers and gateways quote it in their error, which ends up in logs.
+
+def without_token(text: str, *tokens: str) -> str:
+    """A text of a server without these tokens.
+
+    Some servers and gateways quote them in their errors, which end up in logs.
     """
-    secret = bare_token(token).encode()
-    if len(secret) < _SECRET_MIN:
-        return body
-    with contextlib.suppress(ValueError):
-        body = to_json(from_json(body))  # some escape characters of tokens, such as `/`
-    body = body.replace(secret, b"[token]")
-    # A close reason has at most 123 bytes, so it may end within the token.
-    for size in range(min(len(secret), len(body)), _SECRET_MIN - 1, -1):
-        if body.endswith(secret[:size]):
-            return body[:-size] + b"[token]"
-    return body
+    for secret in map(bare_token, tokens):
+        if len(secret) < _SECRET_MIN or secret[:_SECRET_MIN] not in text:
+            continue
+        text = text.replace(secret, "[token]")
+        # A close reason has at most 123 bytes, so it may end within the token.
+        for size in range(min(len(secret), len(text)), _SECRET_MIN - 1, -1):
+            if text.endswith(secret[:size]):
+                text = text[:-size] + "[token]"
+                break
+    return text
 
 
 def describe_answer(status: int, headers: Mapping[str, str], body: bytes) -> str:

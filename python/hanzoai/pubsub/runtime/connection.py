@@ -9,11 +9,21 @@ import asyncio
 import logging
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from hanzoai.pubsub.dialects import needs_dialect
 from hanzoai.pubsub.errors import ProtocolError
-from hanzoai.pubsub.generated.wire import AuthErrorFrame, AuthOkFrame, MessageFrame, PublishedFrame
+from hanzoai.pubsub.generated.wire import (
+    AuthErrorFrame,
+    AuthFrame,
+    AuthOkFrame,
+    ErrorFrame,
+    MessageFrame,
+    PublishedFrame,
+    SubscribedFrame,
+)
+from hanzoai.pubsub.http.problems import without_token
+from hanzoai.pubsub.model import Model
 from hanzoai.pubsub.session.events import action_of
 from hanzoai.pubsub.transports import TransportEnd
 from hanzoai.pubsub.wire.codec import Malformed, Unknown
@@ -23,7 +33,7 @@ if TYPE_CHECKING:
 
     from hanzoai.pubsub.clock import Clock
     from hanzoai.pubsub.dialects.plain.plain_dialect import PlainDialect
-    from hanzoai.pubsub.generated.wire import AuthFrame, ClientFrame
+    from hanzoai.pubsub.generated.wire import ClientFrame, ServerFrame
     from hanzoai.pubsub.runtime.deliveries import Deliveries
     from hanzoai.pubsub.runtime.failures import Failures
     from hanzoai.pubsub.runtime.listeners import Listeners
@@ -44,6 +54,9 @@ _TURN: Final = 64
 
 Measured: with more waiting messages, each costs more, because the garbage collector visits them.
 """
+
+
+_Told = TypeVar("_Told", bound=Model)
 
 
 class _Probe:
@@ -94,6 +107,7 @@ class Connection:
         self._task: asyncio.Task[None] | None = None
         self._turn = 0
         self._paused = False
+        self._tokens: tuple[str, ...] = ()  # the last two sent: a server may still quote the older
 
     @property
     def idle(self) -> int:
@@ -104,6 +118,8 @@ class Connection:
 
     def send(self, frame: ClientFrame, /) -> None:
         """See ``Ports``."""
+        if type(frame) is AuthFrame:
+            self._tokens = (frame.token, *self._tokens[:1])
         if self._dialect is not None:
             self._dialect.send(frame)
         elif self._transport is not None:
@@ -190,7 +206,11 @@ class Connection:
                         self._turn += len(frame) - 1
                     elif type(frame) is MessageFrame:
                         session.messages((frame.message,))
-                    elif type(frame) is PublishedFrame and self._dialect is None:
+                    elif (
+                        type(frame) is PublishedFrame
+                        and frame.results is None
+                        and self._dialect is None
+                    ):
                         session.published(frame)
                     else:
                         self._receive(frame, transport)
@@ -212,7 +232,7 @@ class Connection:
     def ended(self, end: TransportEnd, /) -> None:
         """See ``Receiver``."""
         self.hang_up(1000)
-        reason = self._failures.dropped(end.code, end.reason)
+        reason = self._failures.dropped(end.code, without_token(end.reason, *self._tokens))
         wait = None if end.retry_after is None else round(end.retry_after * 1000)
         code = _LOST if end.code is None else end.code
         self._steps.call(self._session.dropped, code, reason, wait)
@@ -235,7 +255,28 @@ class Connection:
                 from hanzoai.pubsub.dialects.plain.plain_dialect import PlainDialect
 
                 self._dialect = PlainDialect(self._session, transport.send)
-        (self._dialect or self._session).receive(frame, self._clock.wall_ms())
+        (self._dialect or self._session).receive(self._without_tokens(frame), self._clock.wall_ms())
+
+    def _without_tokens(self, frame: ServerFrame) -> ServerFrame:
+        """The frame with explanations that do not quote the token."""
+        if isinstance(frame, AuthErrorFrame | ErrorFrame):
+            return self._explained(frame)
+        if type(frame) is SubscribedFrame and frame.denied:
+            denied = [*map(self._explained, frame.denied)]
+            return frame.model_copy(update={"denied": denied})
+        if type(frame) is PublishedFrame and frame.results:
+            results = [
+                one.model_copy(update={"error": self._explained(one.error)}) if one.error else one
+                for one in frame.results
+            ]
+            return frame.model_copy(update={"results": results})
+        return frame
+
+    def _explained(self, told: _Told) -> _Told:
+        texts = {
+            name: without_token(text, *self._tokens) for name, text in told if isinstance(text, str)
+        }
+        return told.model_copy(update=texts)
 
     def _read_on(self, transport: Transport, rest: Iterator[Incoming], *_: object) -> None:
         """Read on when the program has run; with ``block``, when no inbox is full."""

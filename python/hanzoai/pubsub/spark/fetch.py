@@ -19,7 +19,7 @@ from hanzoai.pubsub.errors import (
     from_code,
 )
 from hanzoai.pubsub.http.library import httpx
-from hanzoai.pubsub.http.problems import read_error, without_token
+from hanzoai.pubsub.http.problems import body_without_token, read_error
 from hanzoai.pubsub.spark.connection import WITHOUT_ROUTE, Attempts, Connection, PerProcess
 from hanzoai.pubsub.spark.credentials import Credentials
 from hanzoai.pubsub.spark.planning import Standing
@@ -165,7 +165,7 @@ class Fetcher:
             status = response.status_code
             if status == 200:
                 return _object(response.content)
-            body = without_token(response.content, token)
+            body = body_without_token(response.content, token)
             found = read_error(status, response.headers, body, topic)
             delay = attempts.answered(status, found, token)
             if delay is None:

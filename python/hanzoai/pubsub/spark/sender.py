@@ -24,7 +24,7 @@ from hanzoai.pubsub.errors import (
     from_code,
 )
 from hanzoai.pubsub.http.library import httpx
-from hanzoai.pubsub.http.problems import read_error, without_token
+from hanzoai.pubsub.http.problems import body_without_token, read_error
 from hanzoai.pubsub.spark.connection import (
     PATIENCE,
     WITHOUT_ROUTE,
@@ -141,6 +141,8 @@ class Sender:
                 delay = attempts.unreachable(error)
             else:
                 if status == 200:
+                    if b'"error"' in body:
+                        body = body_without_token(body, token)
                     again, wait = self._process_results(messages, places, body, sent, taken)
                     attempts.accepted()
                     failures = 0 if len(again) < len(places) else attempts.failures + 1
@@ -159,7 +161,7 @@ class Sender:
                     todo.extendleft((places[half:], places[:half]))
                     sent.retries += 1
                     continue
-                body = without_token(body, token)
+                body = body_without_token(body, token)
                 error_ = read_error(status, headers, body, messages.topics[places[0]])
                 if status in _SOME_ITEM:
                     sent.refused.append((places[0], error_))

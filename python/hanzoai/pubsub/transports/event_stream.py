@@ -12,7 +12,7 @@ from hanzoai.pubsub.errors import ProtocolError
 from hanzoai.pubsub.http.connection import LOST, authorization, body_of
 from hanzoai.pubsub.http.inflate import inflated
 from hanzoai.pubsub.http.library import EventSource, httpx
-from hanzoai.pubsub.http.problems import without_token
+from hanzoai.pubsub.http.problems import body_without_token
 from hanzoai.pubsub.http.status import wait_of
 from hanzoai.pubsub.wire.codec import decode_event
 
@@ -138,7 +138,7 @@ async def open_stream(
                 response = await client.send(built, stream=True)
                 kind = response.headers.get("Content-Type", "")
                 if response.status_code != 200 or not kind.startswith("text/event-stream"):
-                    body = without_token(await _refusal(response), token)
+                    body = body_without_token(await _refusal(response), token)
                     raise StreamRefused(response.status_code, response.headers, body)
         except TimeoutError:
             raise httpx.ReadTimeout("no response headers in time", request=built) from None

@@ -11,14 +11,7 @@ import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from hanzoai.pubsub.generated.wire import (
-    AuthErrorFrame,
-    AuthFrame,
-    ErrorFrame,
-    MessageFrame,
-    PublishedFrame,
-)
-from hanzoai.pubsub.http.problems import without_token
+from hanzoai.pubsub.generated.wire import MessageFrame
 from hanzoai.pubsub.transports import TransportClosed
 from hanzoai.pubsub.transports.connection import CLOSE_TIMEOUT
 from hanzoai.pubsub.transports.speed import choose_codec, choose_dialer
@@ -65,7 +58,6 @@ class WebSocketTransport:
         self._paused = True
         self._unread = 0
         self._held = False
-        self._token = ""  # the last one that was sent
         self._receiver: Receiver
         self.now = clock.now
         self.last_received: float = clock.now()
@@ -93,8 +85,6 @@ class WebSocketTransport:
         connection = self._connection
         if connection is None or self._closed:
             return
-        if type(frame) is AuthFrame:
-            self._token = frame.token
         try:
             data = self._codec.encode(frame)
         except ValueError:
@@ -149,14 +139,9 @@ class WebSocketTransport:
                         if end == len(data):
                             break
                 frame = decode(data[at])
-                if type(frame) is PublishedFrame:  # nearly every other frame is one
-                    frames.append(frame)
-                else:
-                    if type(frame) is MessageFrame:
-                        largest = max(largest, sizes[at])
-                    elif isinstance(frame, AuthErrorFrame | ErrorFrame):
-                        frame = decode(without_token(data[at], self._token))
-                    frames.append(frame)
+                if type(frame) is MessageFrame:
+                    largest = max(largest, sizes[at])
+                frames.append(frame)
                 at += 1
             self.largest = largest
             receiver.frames(frames)
@@ -164,9 +149,7 @@ class WebSocketTransport:
             self._unread = 0
             if connection.ended and not self._paused:
                 self._paused = True
-                code, reason = connection.end()
-                reason = without_token(reason.encode(errors="replace"), self._token).decode()
-                receiver.ended(TransportClosed(code, reason))
+                receiver.ended(TransportClosed(*connection.end()))
         held = self._unread > _UNREAD
         if held != self._held and not connection.ended:
             self._held = held
