@@ -264,12 +264,13 @@ class Connection:
         if type(frame) is SubscribedFrame and frame.denied:
             denied = [*map(self._explained, frame.denied)]
             return frame.model_copy(update={"denied": denied})
-        if type(frame) is PublishedFrame and frame.results:
-            results = [
+        results = frame.results if type(frame) is PublishedFrame else None
+        if results and any(one.error for one in results):
+            plain = [
                 one.model_copy(update={"error": self._explained(one.error)}) if one.error else one
-                for one in frame.results
+                for one in results
             ]
-            return frame.model_copy(update={"results": results})
+            return frame.model_copy(update={"results": plain})
         return frame
 
     def _explained(self, told: _Told) -> _Told:
