@@ -113,7 +113,6 @@ export class OwnPresence {
     this._own._update(topic, data);
     this._later._update(topic, data);
     this._wait(topic, refs);
-    if (!topic) this._mergeWaiting();
     this.flush();
   }
 
@@ -121,7 +120,6 @@ export class OwnPresence {
   connected(): void {
     this._later = new PresenceValues();
     for (const [topic, data] of this._own._items()) this._later._update(topic, data);
-    this._mergeWaiting();
     this.flush();
   }
 
@@ -129,6 +127,13 @@ export class OwnPresence {
   flush(): void {
     const { peer } = this._context;
     if (!peer) return;
+    for (const [topic, refs] of [...this._waiting]) {
+      if (this._later._byTopic.has(topic)) continue;
+      this._waiting.delete(topic);
+      // An update of all topics replaced those of single topics: their calls wait for it.
+      if (this._later._byTopic.has(undefined)) this._wait(undefined, refs);
+      else this._settle(refs, ACKNOWLEDGED);
+    }
     const answers = peer.acks && peer.features.has('ref');
     for (const [topic, data] of this._later._items()) {
       // Keep the order between updates of all topics and updates of one.
@@ -164,12 +169,11 @@ export class OwnPresence {
     if (frame.code === RATE_LIMITED) {
       this._later._restore(topic, data);
       this._wait(topic, refs);
-      this._mergeWaiting();
     } else {
       this._own._forget(topic, this._later._missing(topic, data));
       this._reject(refs, { ...frame, topic: frame.topic ?? topic });
-      this.flush();
     }
+    this.flush();
   }
 
   /** The connection is lost: send unacknowledged updates again. */
@@ -209,16 +213,6 @@ export class OwnPresence {
       topic,
       all.sort((a, b) => a - b),
     );
-  }
-
-  /** An update of all topics replaced updates of single topics: their calls wait for it. */
-  private _mergeWaiting(): void {
-    for (const [topic, refs] of [...this._waiting]) {
-      if (this._later._byTopic.has(topic)) continue;
-      this._waiting.delete(topic);
-      if (this._later._byTopic.has(undefined)) this._wait(undefined, refs);
-      else this._settle(refs, ACKNOWLEDGED);
-    }
   }
 
   /** Settle the calls of an update; without one, report the error. */

@@ -108,8 +108,6 @@ class OwnPresence:
         self._own.update(topic, data)
         self._later.update(topic, data)
         self._wait(topic, refs)
-        if topic is None:
-            self._merge_waiting()
         self.flush()
 
     def connected(self) -> None:
@@ -117,7 +115,6 @@ class OwnPresence:
         self._later = PresenceValues()
         for topic, data in self._own.items():
             self._later.update(topic, data)
-        self._merge_waiting()
         self.flush()
 
     def flush(self) -> None:
@@ -125,6 +122,15 @@ class OwnPresence:
         peer = self._context.peer
         if peer is None:
             return
+        for topic, refs in list(self._waiting.items()):
+            if topic in self._later.by_topic:
+                continue
+            del self._waiting[topic]
+            # An update for all topics replaced those of single topics: their calls wait for it.
+            if None in self._later.by_topic:
+                self._wait(None, refs)
+            else:
+                self._settle(refs, _ACKNOWLEDGED)
         answers = peer.acks and "ref" in peer.features
         for topic, data in self._later.items():
             # Keep the order between an update for all topics and one for a single topic.
@@ -160,13 +166,12 @@ class OwnPresence:
         if frame.code == RATE_LIMITED:
             self._later.restore(update.topic, update.data)
             self._wait(update.topic, update.refs)
-            self._merge_waiting()
         else:
             self._own.forget(update.topic, self._later.missing(update.topic, update.data))
             error = rejection(frame)
             topic = error.topic or update.topic
             self._reject(update.refs, error.model_copy(update={"topic": topic}))
-            self.flush()
+        self.flush()
 
     def lost(self) -> None:
         """The connection is lost: unanswered updates are sent again."""
@@ -198,17 +203,6 @@ class OwnPresence:
     def _wait(self, topic: str | None, refs: Sequence[int]) -> None:
         """Let calls wait for the next update of a topic."""
         self._waiting[topic] = sorted([*self._waiting.get(topic, ()), *refs])
-
-    def _merge_waiting(self) -> None:
-        """Let calls whose updates were merged into one for all topics wait for that one."""
-        for topic, refs in list(self._waiting.items()):
-            if topic in self._later.by_topic:
-                continue
-            del self._waiting[topic]
-            if None in self._later.by_topic:
-                self._wait(None, refs)
-            else:
-                self._settle(refs, _ACKNOWLEDGED)
 
     def _reject(self, refs: Sequence[int], error: Rejected) -> None:
         """Settle the calls of an update; without one, report the error."""
