@@ -127,13 +127,6 @@ async def test_a_publish_rejected_for_its_token_is_sent_again_with_the_next_one(
     assert peer.requests[-1].headers["Authorization"] == "Bearer two"
 
 
-async def test_the_flat_form_of_a_publish_is_published_too(client: Client, plain: Peer) -> None:
-    await client.authenticate()
-    client.send(PublishFrame(topic="a.b", data=1, message_type="token", ref="p1"))
-    assert isinstance((await client.next())[0], PublishedFrame)
-    assert plain.sent("/v1/topics/a.b/messages") == [{"type": "token", "data": 1}]
-
-
 async def test_presence_is_sent_as_a_publish(client: Client, peer: Peer) -> None:
     await client.authenticate()
     client.send(PresenceUpdateFrame(topic="a.b", data={"status": "typing"}, ref="6"))
