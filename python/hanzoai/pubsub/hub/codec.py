@@ -7,8 +7,9 @@ other integers are big-endian. The source is pub0sub, whose hub listens on port 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from struct import Struct, error
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from hanzoai.pubsub.links.unparsed import Bytes, FrameError, Unparsed
 
@@ -103,6 +104,7 @@ class Removed(NamedTuple):
 
 Request: TypeAlias = Publish | Subscribe | Add | Remove
 Reply: TypeAlias = Published | Subscribed | Push | Added | Removed
+Frame = TypeVar("Frame")
 
 
 def encode(frame: Request | Reply) -> bytes:
@@ -156,13 +158,7 @@ def _request(opcode: int, *parts: bytes) -> bytes:
     return b"".join((_HEAD.pack(opcode, sum(map(len, parts))), *parts))
 
 
-class RequestDecoder:
-    """Decodes the requests of a client in pieces of any size; for a hub.
-
-    Args:
-        max_data: Maximum bytes of a publish's data.
-    """
-
+class _Decoder(ABC, Generic[Frame]):
     __slots__ = ("_unparsed", "max_data")
 
     def __init__(self, *, max_data: int = MAX_DATA) -> None:
@@ -175,33 +171,48 @@ class RequestDecoder:
         return len(self._unparsed)
 
     def feed(self, data: Bytes) -> None:
-        """Append bytes from the client; `decode` decodes them."""
+        """Append bytes from the peer; `decode` decodes them."""
         self._unparsed.feed(data)
 
-    def decode(self, limit: int = -1) -> list[Request]:
-        """Decode the next complete requests.
+    def decode(self, limit: int = -1) -> list[Frame]:
+        """Decode the next complete frames.
 
         Args:
             limit: Maximum number; default: all of them.
 
         Raises:
-            FrameError: ``bad_opcode``, ``oversize``, or ``bad_length`` where the lengths in a body
-                contradict the length of the body. Requests before the fault are returned by an
-                earlier call.
+            FrameError: See the class. Frames before the fault are returned by an earlier call.
         """
-        found: list[Request] = []
+        found: list[Frame] = []
         unparsed = self._unparsed
         while len(found) != limit:
             try:
-                request = self._next(unparsed)
+                frame = self._next(unparsed)
             except FrameError:
                 if found:
                     return found
                 raise
-            if request is None:
+            if frame is None:
                 return found
-            found.append(request)
+            found.append(frame)
         return found
+
+    @abstractmethod
+    def _next(self, unparsed: Unparsed) -> Frame | None:
+        """Decode the next frame; None if it is not complete."""
+
+
+class RequestDecoder(_Decoder[Request]):
+    """Decodes the requests of a client in pieces of any size; for a hub.
+
+    `decode` raises FrameError with ``bad_opcode``, ``oversize``, or ``bad_length`` where the
+    lengths in a body contradict the length of the body.
+
+    Args:
+        max_data: Maximum bytes of a publish's data.
+    """
+
+    __slots__ = ()
 
     def _next(self, unparsed: Unparsed) -> Request | None:
         if not unparsed.gather(1):
@@ -258,51 +269,16 @@ _LEAST: Final = {PUBLISH: 5, SUBSCRIBE: 1, ADD: 9, REMOVE: 9}
 """Minimum bytes of the body, by opcode."""
 
 
-class ReplyDecoder:
+class ReplyDecoder(_Decoder[Reply]):
     """Decodes the replies and pushes of a hub in pieces of any size; for a client.
+
+    `decode` raises FrameError with ``bad_opcode``, ``topic_too_long`` or ``oversize``.
 
     Args:
         max_data: Maximum bytes of a push's data.
     """
 
-    __slots__ = ("_unparsed", "max_data")
-
-    def __init__(self, *, max_data: int = MAX_DATA) -> None:
-        self._unparsed = Unparsed()
-        self.max_data = max_data
-
-    @property
-    def pending(self) -> int:
-        """Number of bytes that were fed and not decoded."""
-        return len(self._unparsed)
-
-    def feed(self, data: Bytes) -> None:
-        """Append bytes from the hub; `decode` decodes them."""
-        self._unparsed.feed(data)
-
-    def decode(self, limit: int = -1) -> list[Reply]:
-        """Decode the next complete replies and pushes.
-
-        Args:
-            limit: Maximum number; default: all of them.
-
-        Raises:
-            FrameError: ``bad_opcode``, ``topic_too_long`` or ``oversize``. Frames before the fault
-                are returned by an earlier call.
-        """
-        found: list[Reply] = []
-        unparsed = self._unparsed
-        while len(found) != limit:
-            try:
-                reply = self._next(unparsed)
-            except FrameError:
-                if found:
-                    return found
-                raise
-            if reply is None:
-                return found
-            found.append(reply)
-        return found
+    __slots__ = ()
 
     def _next(self, unparsed: Unparsed) -> Reply | None:
         if not unparsed.gather(1):
