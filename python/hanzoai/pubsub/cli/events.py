@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import contextlib
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -99,23 +98,15 @@ class _Reader:
                 "subscribed", f"{events.topic} at {client.target}", topics=[events.topic]
             )
             reading = asyncio.ensure_future(self._consume(events))
-            leaving = asyncio.ensure_future(self._writer.reader_gone())
+            reached = asyncio.timeout(self._args.timeout)
             try:
-                await asyncio.wait(
-                    (reading, leaving),
-                    timeout=self._args.timeout,
-                    return_when=asyncio.FIRST_COMPLETED,
-                )
-                if leaving.done():
-                    raise BrokenPipeError
-                if reading.done():
-                    await reading
+                async with reached:
+                    await self._writer.until_reader_gone(reading)
+            except TimeoutError:
+                if not reached.expired():
+                    raise
             finally:
-                complete = reading.done()
-                for task in (reading, leaving):
-                    task.cancel()
-                    with contextlib.suppress(asyncio.CancelledError, Exception):
-                        await task
+                complete = not reading.cancelled()
                 if self._args.count is not None:
                     listed = [to_json(event) for event in self._collected]
                     await self._writer.record({"events": listed, "timeout": not complete})

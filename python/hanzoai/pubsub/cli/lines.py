@@ -10,7 +10,10 @@ import contextlib
 import io
 import os
 import stat
-from typing import TYPE_CHECKING, BinaryIO, Final, TextIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, TextIO, cast
+
+from hanzoai.pubsub.cli.arguments import parse_json
+from hanzoai.pubsub.errors import InvalidPayload
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
@@ -67,6 +70,22 @@ async def read_chunks(stream: BinaryIO) -> AsyncIterator[bytes]:
             return
         while chunk := await reader.read(_CHUNK):
             yield chunk
+
+
+def line_value(line: bytes) -> Any:
+    """The JSON value in a line.
+
+    Raises:
+        InvalidPayload: Describes the problem without the line itself.
+    """
+    try:
+        return parse_json(line.decode("utf-8"))
+    except UnicodeDecodeError:
+        raise InvalidPayload("The line is not UTF-8 text.") from None
+    except ValueError as error:
+        raise InvalidPayload(
+            f"The line is {error}.", remedy="Write one JSON value per line."
+        ) from None
 
 
 @contextlib.asynccontextmanager

@@ -13,14 +13,13 @@ from hanzoai.pubsub.cli.arguments import (
     Parser,
     connection_arguments,
     json_argument,
-    parse_json,
     short_text,
     usage_error,
     via_argument,
     whole_seconds,
 )
 from hanzoai.pubsub.cli.exits import Exit, exit_for
-from hanzoai.pubsub.cli.lines import binary_input, is_terminal, read_lines
+from hanzoai.pubsub.cli.lines import binary_input, is_terminal, line_value, read_lines
 from hanzoai.pubsub.cli.output import Output
 from hanzoai.pubsub.cli.session import DEFAULT_TIMEOUT, build_client, notify, report, run
 from hanzoai.pubsub.errors import InvalidPayload, OperationTimeout, PubSubError
@@ -118,14 +117,7 @@ def parse_line(line: bytes, args: Namespace) -> dict[str, Any]:
     Raises:
         InvalidPayload: Describes the problem without the line itself.
     """
-    try:
-        found = parse_json(line.decode("utf-8"))
-    except UnicodeDecodeError:
-        raise InvalidPayload("The line is not UTF-8 text.") from None
-    except ValueError as error:
-        raise InvalidPayload(
-            f"The line is {error}.", remedy="Write one JSON value per line."
-        ) from None
+    found = line_value(line)
     if args.type is not None:
         return _message({"data": found}, args)
     if not isinstance(found, dict) or "data" not in found:

@@ -12,17 +12,16 @@ from hanzoai.pubsub.cli.arguments import (
     Parser,
     connection_arguments,
     json_argument,
-    parse_json,
     short_text,
     usage_error,
 )
 from hanzoai.pubsub.cli.exits import Exit, exit_for
-from hanzoai.pubsub.cli.lines import binary_input, is_terminal, read_lines
+from hanzoai.pubsub.cli.lines import binary_input, is_terminal, line_value, read_lines
 from hanzoai.pubsub.cli.messages import parts, to_json
 from hanzoai.pubsub.cli.output import Output, encode
 from hanzoai.pubsub.cli.session import DEFAULT_TIMEOUT, build_client, run
 from hanzoai.pubsub.cli.writer import Writer
-from hanzoai.pubsub.errors import InvalidPayload, PubSubError
+from hanzoai.pubsub.errors import PubSubError
 from hanzoai.pubsub.request_reply.messages import check_request_id
 from hanzoai.pubsub.runtime.publishing import prepare
 from hanzoai.pubsub.topics import validate_topic
@@ -146,15 +145,7 @@ class _Asker:
             validate_topic(args.reply_to)
 
     async def _request_line(self, ps: PubSubClient, line: bytes) -> Message:
-        try:
-            data = parse_json(line.decode("utf-8"))
-        except UnicodeDecodeError:
-            raise InvalidPayload("The line is not UTF-8 text.") from None
-        except ValueError as error:
-            raise InvalidPayload(
-                f"The line is {error}.", remedy="Write one JSON value per line."
-            ) from None
-        return await self._request(ps, data)
+        return await self._request(ps, line_value(line))
 
     async def _print_result(self, line: int, task: asyncio.Task[Message]) -> None:
         try:

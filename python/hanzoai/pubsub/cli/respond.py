@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import shlex
 import shutil
 from typing import TYPE_CHECKING, Any
@@ -143,7 +142,7 @@ class _Answerer:
                 async with self._responder:
                     topics = self._args.topics
                     self._output.note("subscribed", " ".join(topics), topics=topics)
-                    await self._until_end()
+                    await self._writer.until_reader_gone(self._over.wait())
         except TimeoutError:
             if reached is None or not reached.expired():
                 raise
@@ -159,20 +158,6 @@ class _Answerer:
             )
             return Exit.TIMEOUT
         return Exit.OK
-
-    async def _until_end(self) -> None:
-        """Serve until the count is reached, or until the reader of standard output ends."""
-        over = asyncio.ensure_future(self._over.wait())
-        leaving = asyncio.ensure_future(self._writer.reader_gone())
-        try:
-            await asyncio.wait((over, leaving), return_when=asyncio.FIRST_COMPLETED)
-            if leaving.done():
-                raise BrokenPipeError
-        finally:
-            for task in (over, leaving):
-                task.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await task
 
     async def _handle(self, request: Message) -> Any:
         if self._taken == self._args.count:

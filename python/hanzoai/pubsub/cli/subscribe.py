@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 from typing import TYPE_CHECKING, Any
 
 from hanzoai.pubsub.cli.arguments import (
@@ -33,6 +31,7 @@ from hanzoai.pubsub.topics import is_wildcard, matches, validate_pattern
 from hanzoai.pubsub.values import Gap, PresenceChange
 
 if TYPE_CHECKING:
+    import asyncio
     from argparse import Namespace
     from collections.abc import Sequence
 
@@ -136,7 +135,7 @@ class _Reader:
         try:
             reached = await connect(ps, self._args.connect_timeout, self._args.timeout)
             async with reached:
-                await self._until_end(ps)
+                await self._writer.until_reader_gone(self._consume(self._subscribe(ps)))
         except TimeoutError:
             if reached is None or not reached.expired():
                 raise
@@ -161,21 +160,6 @@ class _Reader:
             )
             return Exit.TIMEOUT
         return Exit.OK
-
-    async def _until_end(self, ps: PubSubClient) -> None:
-        """Read until the count is reached, or until the reader of standard output ends."""
-        reading = asyncio.ensure_future(self._consume(self._subscribe(ps)))
-        leaving = asyncio.ensure_future(self._writer.reader_gone())
-        try:
-            await asyncio.wait((reading, leaving), return_when=asyncio.FIRST_COMPLETED)
-            if leaving.done():
-                raise BrokenPipeError
-            await reading
-        finally:
-            for task in (reading, leaving):
-                task.cancel()
-                with contextlib.suppress(asyncio.CancelledError, Exception):
-                    await task
 
     def _subscribe(self, ps: PubSubClient) -> Subscription:
         return ps.subscribe(

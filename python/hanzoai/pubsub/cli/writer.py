@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import stat
 import sys
@@ -12,6 +13,8 @@ from hanzoai.pubsub.cli.output import json_line
 from hanzoai.pubsub.cli.stdio import ESCAPE, OutputError
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from hanzoai.pubsub.cli.output import Json, Output
 
 
@@ -76,7 +79,26 @@ class Writer:
         finally:
             loop.remove_writer(fd)
 
-    async def reader_gone(self) -> None:
+    async def until_reader_gone(self, work: Awaitable[object]) -> None:
+        """Do the work, and cancel it when the reader of standard output ends.
+
+        Raises:
+            BrokenPipeError: The reader has ended.
+        """
+        working = asyncio.ensure_future(work)
+        leaving = asyncio.ensure_future(self._reader_gone())
+        try:
+            await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
+            if leaving.done():
+                raise BrokenPipeError
+            await working
+        finally:
+            for task in (working, leaving):
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError, Exception):
+                    await task
+
+    async def _reader_gone(self) -> None:
         """Wait until the reader of standard output ends; forever if this cannot be detected."""
         loop = asyncio.get_running_loop()
         gone: asyncio.Future[None] = loop.create_future()
