@@ -109,7 +109,10 @@ def _serve(argv: Sequence[str]) -> int:
     options: dict[str, object] = vars(parsed)
     only_check = bool(options.pop("check_config"))
     worker = options.pop("worker")
-    file = options.pop("config") or os.environ.get("HANZO_PUBSUB_CONFIG")
+    named = options.pop("config")
+    if named == "":
+        parser.error("--config is empty; give the path of a file, or leave the flag out")
+    file = named or os.environ.get("HANZO_PUBSUB_CONFIG")
     path = Path(str(file)) if file else None
     if only_check:
         return _check(config_sources.examine(options, os.environ, path))

@@ -192,6 +192,8 @@ def test_lists_take_commas_and_objects_take_json() -> None:
         ("event_stream", "127.0.0.1:99999", "must have a port of at most 65535"),
         ("hub", "127.0.0.1:123456", "must have a port of at most 65535"),
         ("mesh_key", "short", "has 5 of at least 16 characters"),
+        ("unauthenticated_per_address", "0", "equal to 1; expected a whole number"),
+        ("unauthenticated_per_address", "many", 'got "many"; expected a whole number'),
     ],
 )
 def test_a_wrong_value_names_the_setting_its_source_and_what_is_accepted(
@@ -217,6 +219,12 @@ def test_a_wrong_value_names_the_setting_its_source_and_what_is_accepted(
             "history_classes",
             '[{"topics": []}]',
             "history_classes[0].topics (flag --history-classes): got []; must not be empty",
+        ),
+        (
+            "history_classes",
+            '[{"topics": ["a"], "max_age": "5d"}]',
+            'history_classes[0].max_age (flag --history-classes): got "5d"; must be seconds,'
+            " for example 3600, or have a unit: 90s, 10m, 1h; ",
         ),
     ],
 )
@@ -346,7 +354,18 @@ def test_an_empty_file_changes_nothing(tmp_path: Path) -> None:
         ({"cors_origins": "https://a.b/"}, "https://a.b/ is not an origin"),
         ({"cors_origins": "https://A.b"}, "in lower case"),
         ({"history_max_age": "500ms"}, "is counted in whole seconds; give 1s or more"),
-        ({"history_page_default": "9", "history_page_max": "8"}, "larger than history_page_max"),
+        (
+            {"cors_origins": "https://*.a.b"},
+            "https://*.a.b is a pattern; list each origin, or use * alone for all",
+        ),
+        (
+            {"history_page_default": "9", "history_page_max": "8"},
+            "(9) is larger than history_page_max (8); lower it, or raise history_page_max",
+        ),
+        (
+            {"node_timeout": "3s"},
+            "node_timeout (3000 ms) is less than twice node_heartbeat (2000 ms); raise",
+        ),
         ({"history_classes": '[{"topics": "a"}]'}, "must be a list of patterns"),
         ({"webhooks": hook("ftp://x")}, "http:// or https://"),
         ({"webhooks": hook("http://a:b@x")}, "user or password"),
@@ -430,6 +449,14 @@ def test_a_certificate_without_its_key_is_one_problem(
     assert commands.serve(flags) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert json.loads(line)["message"] == "tls_cert is set without tls_key; TLS needs both"
+
+
+def test_an_empty_path_of_the_file_of_settings_is_not_the_same_as_none(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert commands.serve(("--dev", "--config", "", "--check-config")) == 2
+    message = json.loads(capsys.readouterr().err)["message"]
+    assert message.startswith("--config is empty; give the path of a file, or leave the flag out")
 
 
 def test_a_value_after_a_switch_is_explained(capsys: pytest.CaptureFixture[str]) -> None:

@@ -69,7 +69,10 @@ def conflicts(settings: Settings) -> Iterator[str]:
             " so the server rejects such messages; raise max_frame, or lower max_payload"
         )
     if settings.history_page_default > settings.history_page_max:
-        yield "history_page_default is larger than history_page_max"
+        yield (
+            f"history_page_default ({settings.history_page_default}) is larger than"
+            f" history_page_max ({settings.history_page_max}); lower it, or raise history_page_max"
+        )
     if settings.redis_url is not None:
         yield from redis_url_conflicts(settings.redis_url.get_secret_value())
     elif settings.backplane == "redis":
@@ -80,7 +83,10 @@ def conflicts(settings: Settings) -> Iterator[str]:
             " leave out backplane, or run one worker"
         )
     if settings.node_timeout < 2 * settings.node_heartbeat:
-        yield "node_timeout is less than twice node_heartbeat"
+        yield (
+            f"node_timeout ({settings.node_timeout} ms) is less than twice node_heartbeat"
+            f" ({settings.node_heartbeat} ms); raise node_timeout, or lower node_heartbeat"
+        )
     if settings.audit_topics and not (
         settings.audit_file or settings.audit_redis or settings.audit_kafka
     ):

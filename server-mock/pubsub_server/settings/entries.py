@@ -89,6 +89,13 @@ class Webhook(BaseModel):
         return secret
 
 
+def _age(value: object) -> object:
+    read = seconds(value)
+    if isinstance(read, str) and not read.strip().isdecimal():
+        raise ValueError("must be seconds, for example 3600, or have a unit: 90s, 10m, 1h")
+    return read
+
+
 class HistoryClass(BaseModel):
     """The retention of certain topics.
 
@@ -102,7 +109,7 @@ class HistoryClass(BaseModel):
 
     topics: tuple[str, ...] = Field(min_length=1)
     max_messages: int | None = Field(default=None, ge=0, le=1_000_000)
-    max_age: Annotated[int | None, BeforeValidator(seconds), Field(ge=0, le=31_536_000)] = None
+    max_age: Annotated[int | None, BeforeValidator(_age), Field(ge=0, le=31_536_000)] = None
 
     @field_validator("topics", mode="before")
     @classmethod

@@ -100,6 +100,8 @@ def _networks(proxies: tuple[str, ...]) -> tuple[str, ...]:
 
 def _origins(origins: tuple[str, ...]) -> tuple[str, ...]:
     for origin in origins:
+        if "*" in origin and origin != "*":
+            raise ValueError(f"{origin} is a pattern; list each origin, or use * alone for all")
         if not _ORIGIN.fullmatch(origin):
             raise ValueError(
                 f"{origin} is not an origin as browsers send it; write https://app.example.com:8443,"

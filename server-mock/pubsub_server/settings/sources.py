@@ -380,9 +380,10 @@ def _kind(name: str) -> str:
     forms = next((FORMS[each] for each in metadata(field) if each in FORMS), None)
     if forms is not None:
         return forms
-    if field.annotation is int:
+    kinds = _types(name)
+    if int in kinds:
         return f"a whole number{for_example}"
-    if field.annotation is float:
+    if float in kinds:
         return f"a number{for_example}"
     return f"text{for_example}"
 
@@ -390,6 +391,13 @@ def _kind(name: str) -> str:
 def _default(name: str) -> object:
     field = Settings.model_fields[name]
     return cast("object", field.get_default(call_default_factory=True))  # pyright: ignore[reportUnknownMemberType]
+
+
+def _types(name: str) -> tuple[object, ...]:
+    """The type of a setting, and for an optional one the type of its value."""
+    annotation = Settings.model_fields[name].annotation
+    parts = (getattr(part, "__origin__", part) for part in get_args(annotation))
+    return (annotation, *parts)
 
 
 def _choices(annotation: object) -> tuple[str, ...]:
@@ -424,8 +432,7 @@ def _metavar(name: str) -> str:
         return "JSON"
     if found := next((METAVARS[each] for each in metadata(field) if each in METAVARS), None):
         return found
-    parts = [getattr(part, "__origin__", part) for part in get_args(field.annotation)]
-    kinds = (field.annotation, *parts)
+    kinds = _types(name)
     if Path in kinds:
         return "FILE"
     if int in kinds or float in kinds:
