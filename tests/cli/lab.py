@@ -52,10 +52,12 @@ class Fake:
     )
     health: int = 200
     second_chunk: bytes | None = None
+    stream_outlasts_sockets: bool = False
     stream_status: int = 200
     stream_type: str = "text/event-stream"
     tls: ssl.SSLContext | None = None
     received: list[str] = field(default_factory=list)
+    _sockets: list[ServerConnection] = field(default_factory=list)
 
     @asynccontextmanager
     async def run(self) -> AsyncGenerator[tuple[int, int]]:
@@ -90,6 +92,10 @@ class Fake:
         answer = web.StreamResponse(headers={"Content-Type": self.stream_type})
         await answer.prepare(request)
         await answer.write(b'event: subscribed\ndata: {"topics":[]}\n\n')
+        if self.stream_outlasts_sockets:
+            for socket in self._sockets:
+                socket.transport.abort()
+                await socket.wait_closed()
         if self.second_chunk is not None:
             await answer.write(self.second_chunk)
         if self.second_chunk != b"":
@@ -97,6 +103,7 @@ class Fake:
         return answer
 
     async def _talk(self, connection: ServerConnection) -> None:
+        self._sockets.append(connection)
         if self.close:
             await connection.close(*self.close)
             return

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import trustme
+from aiohttp import web
 
 from hanzoai.pubsub.cli.doctor.findings import Status
 from hanzoai.pubsub.cli.doctor.network import Address, check_tcp
@@ -132,6 +133,26 @@ async def test_the_websocket_port_instead_of_the_http_port_is_recognized() -> No
     assert cause(report) == "wrong_port_websocket"
     assert report.cause is not None
     assert "--rest-url" in report.cause.remedy
+
+
+async def test_a_proxy_that_serves_both_ports_under_a_path_is_named_with_it() -> None:
+    async def socket(request: web.Request) -> web.WebSocketResponse:
+        answer = web.WebSocketResponse()
+        await answer.prepare(request)
+        return answer
+
+    app = web.Application()
+    app.router.add_get("/pubsub/ws", socket)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, HOST, 0).start()
+        port: int = runner.addresses[0][1]
+        report = await diagnose(f"ws://{HOST}:{port}/pubsub/ws")
+    finally:
+        await runner.cleanup()
+    assert report.cause is not None
+    assert report.cause.remedy.endswith(f"under /pubsub, pass --url http://{HOST}:{port}/pubsub.")
 
 
 async def test_another_web_server_is_recognized() -> None:
@@ -395,6 +416,13 @@ async def test_a_limit_on_frames_below_that_of_the_server_is_reported() -> None:
     async with Fake(largest_frame=65_536).run() as (http, ws):
         report = await diagnose(*urls(http, ws))
     assert cause(report) == "payload_cut"
+
+
+async def test_a_socket_that_ends_while_the_stream_is_checked_is_not_a_limit_on_frames() -> None:
+    async with Fake(stream_outlasts_sockets=True, second_chunk=b"").run() as (http, ws):
+        report = await diagnose(*urls(http, ws), wait_keepalive=True)
+    assert cause(report) == "sse_cut"
+    assert found(report, "payload").status is Status.OK
 
 
 def _elsewhere(_host: str) -> bool:

@@ -148,7 +148,8 @@ async def _service(
     if reachable:
         health = await web.check_health()
     if health.finding.code == "wrong_port_other" and await _is_websocket(patient, context):
-        health = Health(websocket_port(Address.of(patient.endpoints.http)))
+        folder = urlsplit(patient.endpoints.socket).path.rpartition("/")[0]
+        health = Health(websocket_port(Address.of(patient.endpoints.http), folder))
     yield health.finding
     http_works = health.finding.status is Status.OK
     # With one address for both, the handshake would fail like the health check.
@@ -163,6 +164,12 @@ async def _service(
     auth, welcome = await _auth(patient, handshake, opened=opened)
     yield auth
     known = auth.status is Status.OK
+    # The stream may take longer than a proxy keeps an idle WebSocket open.
+    payload = (
+        await handshake.check_payload(welcome.max_payload)
+        if known and welcome is not None
+        else skipped("payload", "not tried")
+    )
     if known and http_works:
         readable = next((topic for topic in patient.topics), None)
         yield await web.check_stream(readable, wait_keepalive=patient.wait_keepalive)
@@ -182,10 +189,7 @@ async def _service(
             if known and http_works
             else skipped("access", f"{topic}: not tried")
         )
-    if known and welcome is not None:
-        yield await handshake.check_payload(welcome.max_payload)
-    else:
-        yield skipped("payload", "not tried")
+    yield payload
 
 
 async def _is_websocket(patient: Patient, context: ssl.SSLContext) -> bool:

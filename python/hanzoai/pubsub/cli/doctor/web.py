@@ -312,13 +312,24 @@ class Web:
         )
 
 
-def websocket_port(address: Address) -> Finding:
-    """The finding if the HTTP API was expected at the WebSocket's address."""
+def websocket_port(address: Address, folder: str = "") -> Finding:
+    """The finding if the HTTP API was expected at the WebSocket's address.
+
+    Args:
+        address: The address.
+        folder: The path in front of the last segment of the WebSocket's URL.
+    """
+    remedy = "Pass the HTTP API's address with --rest-url (usually port 8056)."
+    if folder:
+        remedy += (
+            f" If a proxy serves both ports under {folder}, pass --url"
+            f" http{'s' if address.secure else ''}://{address.text}{folder}."
+        )
     return failed(
         "http",
         "wrong_port_websocket",
         f"{address.text} is a WebSocket port, not the HTTP API.",
-        "Pass the HTTP API's address with --rest-url (usually port 8056).",
+        remedy,
     )
 
 
