@@ -345,6 +345,35 @@ async def test_a_password_that_is_missing_is_asked_for(store: Store) -> None:
                 pass
 
 
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (
+            ("ACL", "SETUSER", "service", "resetpass", ">other"),
+            "Redis refuses the user or password",
+        ),
+        (("ACL", "SETUSER", "service", "off"), "Redis refuses the user or password"),
+        (("CONFIG", "SET", "requirepass", "hush"), "Redis requires a password: redis://"),
+    ],
+)
+async def test_a_password_that_changes_while_a_node_runs_is_named_with_its_remedy(
+    store: Store, caplog: pytest.LogCaptureFixture, change: tuple[str, ...], problem: str
+) -> None:
+    url = store.url if "requirepass" in change else await allow(store, "~*", "&*", "+@all")
+    async with asyncio.timeout(BOUND), running_server(redis_url=url) as node:
+        assert (await publish(node)).status_code == 201
+        async with store.client() as redis:
+            await redis.execute_command(*change)
+            for kind in ("normal", "pubsub"):
+                await redis.execute_command("CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes")
+        answer = await publish(node)
+    assert (answer.status_code, answer.json()["code"]) == (503, "unavailable")
+    (line,) = [text for text in caplog.messages if "publishes are rejected" in text]
+    assert line.startswith(f"Redis rejects this node, and publishes are rejected ({problem}")
+    assert line.endswith("; correct redis_url, and restart this node)")
+    assert "hush" not in caplog.text
+
+
 async def test_a_server_that_is_not_redis_is_recognized(store: Store) -> None:
     async with asyncio.timeout(BOUND), running_server() as other:
         with pytest.raises(StartError, match="not a Redis server"):

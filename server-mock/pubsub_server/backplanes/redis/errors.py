@@ -86,6 +86,8 @@ def cause(error: Exception) -> str:
         return _FULL
     if isinstance(error, ReadOnlyError):
         return REPLICA
+    if isinstance(error, AuthenticationError):
+        return f"{_unknown(error)}; correct redis_url, and restart this node"
     if _NO_ROOM in str(error):
         return "Redis accepts no more connections (maxclients); raise its maxclients"
     return str(error) if isinstance(error, RefusedError) else reason(error)

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Final, cast
 import msgspec
 from redis.exceptions import (
     AskError,
+    AuthenticationError,
     BusyLoadingError,
     MasterDownError,
     MovedError,
@@ -510,7 +511,10 @@ class Lane:
             else:
                 self._log(f"{reason.why}, and publishes are rejected: {reason.remedy}")
             return "the store accepts no messages now; the log of the server has the cause"
-        self._log(f"Redis cannot be reached, and publishes are rejected ({cause(reason)})")
+        problem = (
+            "rejects this node" if isinstance(reason, AuthenticationError) else "cannot be reached"
+        )
+        self._log(f"Redis {problem}, and publishes are rejected ({cause(reason)})")
         return "the store cannot be reached"
 
     def _log(self, line: str) -> None:
