@@ -262,7 +262,7 @@ export class Publisher implements OutcomePort {
 function firstFrame(items: readonly Prepared[], peer: Peer | undefined): number {
   const limit = peer?.limits?.max_batch || BATCH;
   // Room is granted for a whole frame.
-  const most = Math.min(limit, peer?.burst || limit);
+  const most = Math.min(limit, peer?.burst ?? limit);
   let bytes = 0;
   const end = items.findIndex(({ size }, n) => {
     bytes += size;

@@ -17,7 +17,7 @@ export interface Peer extends Omit<AuthOkFrame, 'type' | 'features'> {
   /** Publishes per second that it allows; 0 if the limit is not known. */
   readonly rate: number;
   /**
-   * Maximum burst of publishes: a tenth less than the server allows.
+   * Maximum burst of publishes: a tenth less than the server allows; infinite without a limit.
    *
    * With equal budgets on two clocks, network jitter alone makes the server reject a publish at the
    * limit. A rejected publish then arrives after the ones that follow it.
@@ -42,6 +42,6 @@ export function readPeer(frame: AuthOkFrame, incremental: boolean, at: number): 
     acks: !incremental || (features.has('ref') && features.has('ack')),
     resends: features.has('idempotency'),
     rate,
-    burst: rate - (rate < 2 ? 0 : Math.max(1, Math.floor(rate / 10))),
+    burst: rate - (rate < 2 ? 0 : Math.max(1, Math.floor(rate / 10))) || Infinity,
   };
 }

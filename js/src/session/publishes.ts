@@ -75,11 +75,8 @@ export class Publishes {
   private _number = 0;
   /** Credit of the lanes while the rate is used up. */
   private _credit = NO_CREDIT;
-  /**
-   * Budget for sending, in thousandths of a message; infinite until the publishes of a connection
-   * begin, because the own presence goes before them.
-   */
-  private _budget = Infinity;
+  /** Used part of the rate, in thousandths of a message. */
+  private _spent = 0;
   /** A publish was sent after the last update of presence. */
   private _sentLast = false;
   /** Milliseconds since an answer, while the server owes one. */
@@ -168,14 +165,13 @@ export class Publishes {
   /** A connection is open: send what waits. */
   connected(): void {
     this._settleDoubted();
-    this._budget = (this._context.peer as Peer).burst * 1000;
     this.flush();
   }
 
   /** The connection is lost: send publishes in flight again later. */
   lost(): void {
     this.paused = false;
-    this._budget = Infinity;
+    this._spent = 0;
     for (const entry of this._flight._all()) {
       entry._doubted = true;
       this._requeue(entry);
@@ -185,15 +181,15 @@ export class Publishes {
 
   /** The timer `pace` fired: refill the budget. */
   paced(): void {
-    const { rate, burst } = this._context.peer as Peer;
-    const { paceInterval } = this._context.options;
+    const { peer, options } = this._context;
+    const { paceInterval } = options;
     // The server counts publishes when it reads them: after a stall, all at once.
     const uncounted = this._flight._messages + this._abandoned;
     this._held += this.paused ? PAUSE : paceInterval;
     this.paused = false;
     this._silence = uncounted && this._silence + paceInterval;
-    const most = burst - (this._silence > STALL ? uncounted : 0);
-    this._budget = Math.min(most * 1000, this._budget + rate * paceInterval);
+    const least = this._silence > STALL ? uncounted * 1000 : 0;
+    this._spent = Math.max(least, this._spent - (peer as Peer).rate * paceInterval);
   }
 
   /**
@@ -201,10 +197,10 @@ export class Publishes {
    * publishes that wait for it.
    */
   _takeTurn(): boolean {
-    const isTheirs = !this._sentLast && this._budget <= this._queue._messages * 1000;
-    if (this.paused || (this._context.peer?.rate && (isTheirs || this._budget < 1000)))
-      return false;
-    this._budget -= 1000;
+    const left = (this._context.peer as Peer).burst * 1000 - this._spent;
+    const isTheirs = !this._sentLast && left <= this._queue._messages * 1000;
+    if (this.paused || isTheirs || left < 1000) return false;
+    this._spend(1);
     this._sentLast = false;
     this._pace();
     return true;
@@ -241,10 +237,9 @@ export class Publishes {
 
   /** Send nothing for the given time. */
   pause(milliseconds = 0): void {
-    const { rate, burst } = this._context.peer as Peer;
     this.paused = true;
-    // Start below zero by the reserved tenth: otherwise the server stays at its limit.
-    this._budget = (burst - rate) * 1000;
+    // With the reserved tenth: otherwise the server stays at its limit.
+    this._spend(Infinity);
     this._context.timers.start('pace', Math.min(MAX_PAUSE, milliseconds || PAUSE));
   }
 
@@ -252,20 +247,19 @@ export class Publishes {
   flush(): void {
     const { peer, options } = this._context;
     if (!peer || this.paused) return;
-    const { rate, burst } = peer;
     const { _queue: waiting } = this;
     for (let entry = waiting._first; entry; entry = waiting._first) {
-      if (rate && this._budget < 1000) break;
+      const left = peer.burst * 1000 - this._spent;
+      if (left < 1000) break;
       // Publishes within the budget go in order; the lanes take turns only beyond it.
       let credit = NO_CREDIT;
-      if (rate && this._budget < waiting._messages * 1000)
+      if (left < waiting._messages * 1000)
         // With the policy `block`, the queue has no bound, and a search takes its time.
         [entry, credit] = nextTurn(waiting._all(options.sendQueueMessages), this._credit);
       const count = entry._publish.messages.length;
-      if (rate && this._budget < Math.min(count, burst) * 1000) break;
+      if (left < Math.min(count, peer.burst) * 1000) break;
       if (!this.hasRoom(entry._publish, this._flight)) break;
-      // The server grants a batch beyond the budget in part, and then has no budget left.
-      this._budget = Math.max(this._budget - count * 1000, (burst - rate) * 1000);
+      this._spend(count);
       this._credit = credit;
       this._send(entry);
     }
@@ -291,11 +285,15 @@ export class Publishes {
     }
   }
 
+  private _spend(count: number): void {
+    // The server grants a batch beyond the budget in part, and then has no budget left.
+    this._spent = Math.min(this._spent + count * 1000, (this._context.peer as Peer).rate * 1000);
+  }
+
   /** Refill the budget after a while, unless that is scheduled. */
   private _pace(): void {
     const { peer, options, timers } = this._context;
-    const { rate, burst } = peer as Peer;
-    if (rate && this._budget < burst * 1000 && !timers.has('pace'))
+    if (this._spent && peer?.rate && !timers.has('pace'))
       timers.start('pace', options.paceInterval);
   }
 

@@ -157,7 +157,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   'the budget is never used up': {
     file: 'session/publishes.ts',
-    from: 'this._budget = Math.max(this._budget - count * 1000, (burst - rate) * 1000);',
+    from: 'this._spend(count);',
     to: '',
     silent: true,
   },

@@ -226,21 +226,21 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
     'Math.min(MAX_PAUSE, milliseconds || PAUSE)',
     'milliseconds || PAUSE',
   ),
-  'a pause keeps the budget': replaced('publishes.ts', 'this._budget = (burst - rate) * 1000;'),
+  'a pause keeps the budget': replaced('publishes.ts', 'this._spend(Infinity);'),
   'the budget grows beyond the burst': replaced(
     'publishes.ts',
-    'Math.min(most * 1000, this._budget + rate * paceInterval)',
-    'this._budget + rate * paceInterval',
+    'Math.max(least, this._spent - (peer as Peer).rate * paceInterval)',
+    'this._spent - (peer as Peer).rate * paceInterval',
   ),
   'publishes in flight do not use up the budget of a stalled connection': replaced(
     'publishes.ts',
-    'this._silence > STALL ? uncounted : 0',
+    'this._silence > STALL ? uncounted * 1000 : 0',
     '0',
   ),
   'publishes in flight use up the budget at once': replaced(
     'publishes.ts',
-    'this._silence > STALL ? uncounted : 0',
-    'uncounted',
+    'this._silence > STALL ? uncounted * 1000 : 0',
+    'uncounted * 1000',
   ),
   'an answer does not end a stall': replaced(
     'publishes.ts',
@@ -257,15 +257,8 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
     'this._flight._messages + this._abandoned',
     'this._flight._messages',
   ),
-  'updates of presence do not count against the rate': replaced(
-    'publishes.ts',
-    'this._budget -= 1000;',
-  ),
-  'updates of presence keep publishes waiting': replaced(
-    'publishes.ts',
-    '(isTheirs || this._budget < 1000)',
-    'this._budget < 1000',
-  ),
+  'updates of presence do not count against the rate': replaced('publishes.ts', 'this._spend(1);'),
+  'updates of presence keep publishes waiting': replaced('publishes.ts', 'isTheirs || '),
   'publishes keep updates of presence waiting': replaced(
     'publishes.ts',
     'entry._sent = this._sentLast = true;',
@@ -273,7 +266,7 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
   ),
   'updates of presence wait for publishes that wait for acknowledgements': replaced(
     'publishes.ts',
-    '!this._sentLast && this._budget <= this._queue._messages * 1000',
+    '!this._sentLast && left <= this._queue._messages * 1000',
     'this._queue._messages && !this._sentLast',
   ),
   'updates of presence stay when the publish before them gives up': replaced(

@@ -230,7 +230,7 @@ def _params(**given: object) -> tuple[tuple[str, str], ...]:
 def batches(
     messages: Iterable[T],
     sizes: Iterable[int],
-    most: int = LIMITS.max_batch,
+    most: float = LIMITS.max_batch,
     most_bytes: int = _BATCH_BYTES,
 ) -> Iterable[list[T]]:
     """Split messages into batches that a server accepts: by number and by bytes, in order.

@@ -124,8 +124,8 @@ class Publisher:
         driver.check_open()
         results: list[Published | PubSubError] = []
         peer = driver.peer
-        most = driver.limits.max_batch or 1_000
-        if peer is not None and peer.burst:
+        most: float = driver.limits.max_batch or 1_000
+        if peer is not None:
             # Room is granted for a whole frame.
             most = min(most, peer.burst)
         sizes = [item.size for item in items]

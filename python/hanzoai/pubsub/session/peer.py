@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -41,13 +42,13 @@ class Peer:
     node: str | None = None
 
     @cached_property  # it is read for each publish
-    def burst(self) -> int:
-        """Maximum publishes at once: a tenth less than the rate.
+    def burst(self) -> float:
+        """Maximum publishes at once: a tenth less than the rate; infinite without a limit.
 
         With equal budgets, network jitter alone would cause rejections by the server when both are
         used up; and a rejected publish would be overtaken by later ones.
         """
-        return self.rate - min(max(1, self.rate // 10), self.rate // 2)
+        return self.rate - min(max(1, self.rate // 10), self.rate // 2) or math.inf
 
 
 def read_peer(frame: AuthOkFrame, at: int, *, incremental: bool) -> Peer:

@@ -82,8 +82,7 @@ class Publishes:
         self._flying = [0, 0]
         self._number = 0
         self._credit: dict[Lane, int] = {}
-        # Infinite until the publishes of a connection begin: the own presence goes before them.
-        self._budget = math.inf
+        self._spent = 0  # of the rate, in thousandths of a message
         self._sent_last = False  # a publish was sent after the last update of presence
         # While the server owes answers: ms since one, and messages given up in flight since then.
         self._silence = 0
@@ -137,7 +136,7 @@ class Publishes:
             not self._queue
             and peer is not None
             and not self.paused
-            and (not peer.rate or self._budget >= count * 1000)
+            and peer.burst * 1000 - self._spent >= count * 1000
             and (not self._flight or self.has_room(event, self._flying))
         ):
             self._credit.clear()
@@ -178,20 +177,19 @@ class Publishes:
     def connected(self) -> None:
         """A connection is open: send what waits."""
         self._settle_doubted()
-        self._budget = cast("Peer", self._context.peer).burst * 1000
         self.flush()
 
     def lost(self) -> None:
         """The connection is lost: publishes in flight are sent again later."""
         self.paused = False
-        self._budget = math.inf
+        self._spent = 0
         for entry in reversed(list(self._flight.values())):
             entry.doubted = True
             self._requeue(entry)
         self._settle_doubted()
 
     def paced(self) -> None:
-        """The timer `pace` fired: refill the budget."""
+        """The timer `pace` fired: the server allows more."""
         interval = self._options.pace_interval
         self._held += PAUSE if self.paused else interval
         self.paused = False
@@ -199,8 +197,8 @@ class Publishes:
         # The server counts publishes when it reads them: after a stall, all at once.
         uncounted = self._flying[0] + self._abandoned
         self._silence = self._silence + interval if uncounted else 0
-        most = (peer.burst - (uncounted if self._silence > STALL else 0)) * 1000
-        self._budget = min(most, self._budget + peer.rate * interval)
+        least = uncounted * 1000 if self._silence > STALL else 0
+        self._spent = max(least, self._spent - peer.rate * interval)
 
     def take_turn(self) -> bool:
         """Whether an update of presence may be sent now.
@@ -208,10 +206,11 @@ class Publishes:
         It counts against the rate, and takes turns with publishes that wait for it.
         """
         peer = cast("Peer", self._context.peer)
-        theirs = not self._sent_last and self._budget <= self._queued[0] * 1000
-        if self.paused or (peer.rate and (theirs or self._budget < 1000)):
+        left = peer.burst * 1000 - self._spent
+        theirs = not self._sent_last and left <= self._queued[0] * 1000
+        if self.paused or theirs or left < 1000:
             return False
-        self._budget -= 1000
+        self._spent += 1000 if peer.rate else 0
         self._sent_last = False
         self._pace(peer)
         return True
@@ -251,9 +250,8 @@ class Publishes:
     def pause(self, milliseconds: int | None) -> None:
         """Pause sending for this long after `rate_limited`."""
         self.paused = True
-        # Start below zero by the reserved tenth: otherwise the server stays at its limit.
-        peer = cast("Peer", self._context.peer)
-        self._budget = (peer.burst - peer.rate) * 1000
+        # With the reserved tenth: otherwise the server stays at its limit.
+        self._spent = cast("Peer", self._context.peer).rate * 1000
         self._timers.start("pace", min(MAX_PAUSE, milliseconds or PAUSE))
 
     def flush(self) -> None:
@@ -261,20 +259,17 @@ class Publishes:
         peer = self._context.peer
         if peer is None or self.paused:
             return
-        rate, burst = peer.rate, peer.burst
-        while self._queue and not (rate and self._budget < 1000):
+        while self._queue and (left := peer.burst * 1000 - self._spent) >= 1000:
             # Within the budget, the order of calls counts; lanes take turns beyond it.
             entry = next(iter(self._queue.values()))
             credit: dict[Lane, int] = {}
-            if rate and self._budget < self._queued[0] * 1000:
+            if left < self._queued[0] * 1000:
                 # With the policy `block`, the queue has no bound, and a search takes its time.
                 nearest = islice(self._queue.values(), self._options.send_queue_messages)
                 entry, credit = next_turn(nearest, self._credit)
             publish = entry.publish
             count = len(publish.messages)
-            if rate and self._budget < min(count, burst) * 1000:
-                break
-            if not self.has_room(publish, self._flying):
+            if left < min(count, peer.burst) * 1000 or not self.has_room(publish, self._flying):
                 break
             self._credit = credit
             self._drop(entry)
@@ -306,7 +301,7 @@ class Publishes:
             self.slowed += 1
             entry.since = math.inf
         # A batch beyond the budget is granted in part, which uses up the budget.
-        self._budget = max(self._budget - count * 1000, (peer.burst - peer.rate) * 1000)
+        self._spent = min(self._spent + count * 1000, peer.rate * 1000)
         entry.sent = self._sent_last = True
         # Mark it as in flight before sending: a dialect reads its open messages.
         if peer.acks:
@@ -330,7 +325,7 @@ class Publishes:
 
     def _pace(self, peer: Peer) -> None:
         """Refill the budget after a while, unless that is scheduled."""
-        if peer.rate and self._budget < peer.burst * 1000 and "pace" not in self._timers:
+        if peer.rate and self._spent and "pace" not in self._timers:
             self._timers.start("pace", self._options.pace_interval)
 
     def take(
