@@ -15,6 +15,7 @@ from hanzoai.pubsub.generated.wire import Message
 from hanzoai.pubsub.session.cursor import Answer, Replay, SeqCursor
 from hanzoai.pubsub.session.requests import Subscribe
 from hanzoai.pubsub.settings.session import SessionOptions
+from hanzoai.pubsub.wire.runs import Run
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -86,6 +87,29 @@ def test_a_run_is_admitted_like_its_messages_one_by_one(
     new, rest = together.admit(messages)
     assert (list(new), list(rest)) == (expected, beyond)
     assert (together.positions, together.moved()) == (single.positions, single.moved())
+
+
+@given(
+    known=st.none() | st.integers(0, 5),
+    first=st.integers(0, 9),
+    number=st.integers(1, 5),
+    topics=st.integers(1, 2),
+)
+def test_a_run_with_consecutive_positions_is_admitted_like_a_list_of_its_messages(
+    known: int | None, first: int, number: int, topics: int
+) -> None:
+    after = {} if known is None else {"a": known, "b": 1}
+    together, single = seq_cursor(after, topics), seq_cursor(after, topics)
+    messages = [message(first + n, at=n) for n in range(number)]
+    new, rest = single.admit(messages)
+    admitted, beyond = together.admit(Run(messages, first))
+    assert (list(admitted), list(beyond)) == (list(new), list(rest))
+    assert (together.positions, together.moved()) == (single.positions, single.moved())
+    assert together.retried == single.retried
+    for found in (new, admitted):
+        if isinstance(found, Run):
+            assert [one.seq for one in found] == [found.first + n for n in range(len(found))]
+    assert len(new) < 2 or isinstance(new, Run)
 
 
 def test_positions_go_backwards_only_with_a_reset() -> None:

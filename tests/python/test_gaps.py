@@ -21,6 +21,7 @@ from hanzoai.pubsub import (
 )
 from hanzoai.pubsub.runtime.gaps import describe_gap, warn
 from hanzoai.pubsub.testing import MemoryServer, VirtualClock
+from hanzoai.pubsub.wire.runs import Run
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -161,6 +162,31 @@ async def test_a_cancelled_wait_does_not_cancel_the_handlers_of_a_gap(
     following = await soon(anext(entries)) if iterated == "events" else first
     assert isinstance(following, Message)
     assert following.data == 90
+
+
+async def test_messages_that_arrive_after_a_cancelled_wait_wait_for_the_handlers_of_the_gap(
+    pubsub_memory: MemoryServer,
+) -> None:
+    begun, loaded = asyncio.Event(), asyncio.Event()
+
+    async def load(gap: Gap, positions: object) -> None:
+        begun.set()
+        await loaded.wait()
+
+    sub = await pubsub_memory.client().subscribe("a.b", state_loader=load, on_gap=lambda _: None)
+    sub._inbox.put_other(Gap("a.b", 1, 4, 4, "log_reset"))
+    wait = asyncio.ensure_future(anext(sub))
+    await soon(begun.wait())
+    wait.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await wait
+    message = Message(id="m5", topic="a.b", type="t", data=None, timestamp=1, seq=5)
+    sub._inbox.put(Run([message], 5))
+    wait = asyncio.ensure_future(anext(sub))
+    await asyncio.sleep(0)
+    assert not wait.done()
+    loaded.set()
+    assert await soon(wait) == message
 
 
 async def test_an_unsubscribed_iteration_does_not_return_to_the_gap_of_a_cancelled_wait(

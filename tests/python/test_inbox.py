@@ -13,6 +13,7 @@ from hanzoai.pubsub.generated.wire import Denial, Message, PresenceMember
 from hanzoai.pubsub.runtime.inbox import Inbox, denial_error, measure
 from hanzoai.pubsub.settings.options import ReceivePolicy, ReceiveQueue
 from hanzoai.pubsub.values import Gap, PresenceChange
+from hanzoai.pubsub.wire.runs import Run
 
 
 def envelope(seq: int | None, topic: str = "a", size: int = 0) -> Message:
@@ -295,6 +296,64 @@ def test_the_accounts_are_right_whatever_happens(
     assert (stats.queued, stats.queued_bytes) == (0, 0)
     assert stats.handled == len(delivered)
     assert stats.received == stats.handled + stats.dropped
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(
+            ("run", "put", "replay", "gap", "take", "peek", "positions", "stats", "expect", "clear")
+        ),
+        st.integers(1, 5),
+        st.sampled_from("ab"),
+    ),
+    max_size=40,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    steps=STEPS,
+    messages=st.sampled_from([1, 4, 12, 1_000]),
+    size=st.sampled_from([1_500, 6_000, 1 << 26]),
+    policy=st.sampled_from(["gap", "block"]),
+)
+def test_a_run_is_kept_and_taken_like_its_messages(
+    steps: list[tuple[str, int, str]], messages: int, size: int, policy: ReceivePolicy
+) -> None:
+    inbox, plain = make(messages, size, policy), make(messages, size, policy)
+    seqs = {"a": 0, "b": 0}
+    for step, number, topic in steps:
+        first = seqs[topic] + 1
+        added = [envelope(first + n, topic) for n in range(number)]
+        match step:
+            case "run" | "put" | "replay":
+                seqs[topic] += number
+                many = step == "replay"
+                near = inbox.put(Run(added, first) if step == "run" else added, many)
+                assert near == plain.put(added, many)
+            case "gap":
+                seqs[topic] += 1
+                for one in (inbox, plain):
+                    one.put_other(Gap(topic, first, first, 1, "history_trimmed"))
+            case "take":
+                for _ in range(number):
+                    assert inbox.take() == plain.take()
+            case "peek":
+                assert inbox.peek() == plain.peek()
+            case "positions":
+                assert inbox.positions == plain.positions
+            case "stats":
+                assert inbox.stats() == plain.stats()
+            case "expect":
+                for one in (inbox, plain):
+                    one.expect(number * 1_000)
+            case _:
+                inbox.clear()
+                plain.clear()
+        assert (inbox.empty, inbox.full) == (plain.empty, plain.full)
+    assert take_all(inbox) == take_all(plain)
+    assert inbox.positions == plain.positions
+    assert inbox.stats() == plain.stats()
 
 
 def typed(seq: int, type: str, topic: str = "a") -> Message:

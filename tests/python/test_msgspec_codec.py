@@ -24,6 +24,7 @@ from hanzoai.pubsub.generated.wire import (
 )
 from hanzoai.pubsub.wire import codec, msgspec_codec
 from hanzoai.pubsub.wire.msgspec_codec import fast_codec
+from hanzoai.pubsub.wire.runs import Run
 
 if TYPE_CHECKING:
     from hanzoai.pubsub.wire.codec import Codec
@@ -45,6 +46,20 @@ def frame(**changes: Any) -> bytes:
     """A canonical frame; a field that is `...` is left out."""
     message = {k: v for k, v in {**ENVELOPE, **changes}.items() if v is not ...}
     return json.dumps({"type": "message", "message": message}, separators=(",", ":")).encode()
+
+
+@pytest.fixture
+def decoded(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """The frames that msgspec decodes."""
+    found: list[bytes] = []
+    decode = msgspec_codec._decode
+
+    def note(data: bytes) -> object:
+        found.append(data)
+        return decode(data)
+
+    monkeypatch.setattr(msgspec_codec, "_decode", note)
+    return found
 
 
 def read_messages(*frames: bytes, chosen: Codec | None = None) -> list[Message]:
@@ -242,17 +257,7 @@ def test_a_long_sender_is_not_kept() -> None:
     ],
     ids=repr,
 )
-def test_a_sender_of_another_form_ends_no_burst(
-    sender: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    decoded: list[bytes] = []
-    decode = msgspec_codec._decode
-
-    def counting(data: bytes) -> object:
-        decoded.append(data)
-        return decode(data)
-
-    monkeypatch.setattr(msgspec_codec, "_decode", counting)
+def test_a_sender_of_another_form_ends_no_burst(sender: Any, decoded: list[bytes]) -> None:
     other = frame(sender=sender)
     expected = [read(data) for data in (frame(), other, other, frame())]
     decoded.clear()
@@ -281,16 +286,8 @@ def test_messages_do_not_share_what_a_program_can_change() -> None:
     ids=["a time", "many objects"],
 )
 def test_frames_after_one_that_cannot_be_read_are_not_decoded(
-    other: bytes, monkeypatch: pytest.MonkeyPatch
+    other: bytes, decoded: list[bytes]
 ) -> None:
-    decoded: list[bytes] = []
-    decode = msgspec_codec._decode
-
-    def counting(data: bytes) -> object:
-        decoded.append(data)
-        return decode(data)
-
-    monkeypatch.setattr(msgspec_codec, "_decode", counting)
     assert len(read_messages(frame(), other, frame(), frame())) == 1
     assert set(decoded) <= {frame(), other}
     assert decoded.count(frame()) == 1
@@ -330,6 +327,33 @@ def test_a_long_message_among_short_ones_is_read_with_them(chosen: Codec) -> Non
 def test_frames_that_are_valid_only_together_are_not_read(first: bytes, second: bytes) -> None:
     assert read_messages(first, second) == []
     assert len(read_messages(frame(), first, second)) == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_run"),
+    [
+        ([{}, {}, {}], True),
+        ([{}], True),
+        ([{}, {"type": "done"}, {}], True),
+        ([{}, {"sender": {"type": "user", "id": "u"}}, {"sender": None}], True),
+        ([{}, {"topic": "other"}, {}], False),
+        ([{}, {"type": "presence.join"}, {}], False),
+        ([{"type": "presence.leave"}, {}], False),
+        ([{}, {"seq": 1}, {}], False),
+        ([{}, {"seq": None}, {}], False),
+        ([{"seq": None}, {"seq": None}], False),
+        ([{}, {"sender": 7}, {}], False),
+    ],
+    ids=repr,
+)
+def test_messages_of_one_topic_with_consecutive_positions_are_a_run(
+    changes: list[dict[str, Any]], is_run: bool
+) -> None:
+    frames = [frame(**{"seq": 5 + n, **change}) for n, change in enumerate(changes)]
+    found = fast_codec().read_messages(frames)
+    assert isinstance(found, Run) == is_run
+    assert not isinstance(found, Run) or found.first == 5
+    assert [*found] == [read(data) for data in frames]
 
 
 def test_no_frames_are_no_messages() -> None:

@@ -26,6 +26,7 @@ from hanzoai.pubsub import (
 )
 from hanzoai.pubsub.runtime.inbox import Inbox
 from hanzoai.pubsub.testing import MemoryServer, VirtualClock
+from hanzoai.pubsub.wire.runs import Run
 
 T = TypeVar("T")
 
@@ -420,6 +421,49 @@ async def test_a_subscription_with_a_message_handler_cannot_be_iterated_too(
         aiter(sub)
     with pytest.raises(UsageError, match="on_message"):
         sub.events()
+
+
+async def test_a_run_of_messages_is_read_and_counted_one_by_one(
+    pubsub_memory: MemoryServer,
+) -> None:
+    sub = await soon(pubsub_memory.client().subscribe("a.b"))
+    messages = [
+        Message(id=f"m{n}", topic="a.b", type="t", data=n, timestamp=1, seq=n) for n in range(1, 7)
+    ]
+    sub._inbox.put(Run(messages, 1))
+    assert sub.positions == {}
+    assert await anext(sub) == messages[0]
+    assert sub.take_nowait() == messages[1]
+    assert await anext(sub) == messages[2]
+    assert (sub.stats.handled, sub.stats.queued) == (3, 3)
+    assert sub.positions == {"a.b": 3}
+    sub._inbox.put([messages[0]])
+    entries = sub.events()
+    assert [await anext(entries) for _ in range(3)] == messages[3:]
+    assert sub.positions == {"a.b": 6}
+    assert (sub.stats.handled, sub.stats.queued) == (6, 1)
+    await sub.unsubscribe()
+    assert (sub.stats.dropped, sub.stats.queued) == (1, 0)
+
+
+async def test_a_run_of_messages_is_parsed_and_passed_to_handlers(
+    pubsub_memory: MemoryServer,
+) -> None:
+    ps = pubsub_memory.client()
+    read: list[Message] = []
+    handled = await soon(ps.subscribe("a.b", on_message=read.append))
+    typed = await soon(ps.topic("a.b", model=int, on_invalid="skip").subscribe())
+    messages = [
+        Message(id=f"m{n}", topic="a.b", type="t", data=data, timestamp=1, seq=n)
+        for n, data in enumerate([1, "not a number", 2])
+    ]
+    for sub in (handled, typed):
+        sub._inbox.put(Run(messages, 0))
+    assert [(await soon(anext(typed))).data for _ in range(2)] == [1, 2]
+    await clock_of(pubsub_memory).settle()
+    assert read == messages
+    with pytest.raises(UsageError, match="on_message"):
+        await anext(handled)
 
 
 async def test_positions_are_of_what_was_taken_and_carry_on_in_another_client(

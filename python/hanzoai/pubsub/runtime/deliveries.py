@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from hanzoai.pubsub.runtime.inbox import denial_error
+from hanzoai.pubsub.values import Gap
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.errors import PubSubError
     from hanzoai.pubsub.generated.wire import Denial, Message
     from hanzoai.pubsub.runtime.inbox import Inbox
-    from hanzoai.pubsub.values import Gap, PresenceChange
+    from hanzoai.pubsub.values import PresenceChange
 
 _OWN_IDS: Final = 10_000
 """Maximum remembered ids of own messages with ``echo=False``, which may be in transit."""
@@ -86,8 +87,9 @@ class Deliveries:
         inbox = self._inboxes.get(sub)
         if inbox is None:
             return
-        if self._own_ids or inbox.types is not None:
-            messages = self._wanted(messages, inbox)
+        own = self._own_ids
+        if own or inbox.types is not None:
+            messages = [one for one in messages if one.id not in own and inbox.takes(one)]
         if inbox.put(messages, many):
             self.near_limit.add(inbox)
             if many or inbox.full:
@@ -95,24 +97,13 @@ class Deliveries:
         elif self.near_limit:
             self.near_limit.discard(inbox)
 
-    def _wanted(self, messages: Sequence[Message], inbox: Inbox) -> list[Message]:
-        """Leave out messages of this client, with `echo` off, and those of other types."""
-        own = self._own_ids
-        return [message for message in messages if message.id not in own and inbox.takes(message)]
-
-    def gap(self, sub: int, gap: Gap, /) -> None:
-        """Messages are missing at this point."""
+    def deliver_other(self, sub: int, entry: Gap | PresenceChange, /) -> None:
+        """Messages are missing at this point, or a member joined, changed or left."""
         inbox = self._inboxes.get(sub)
         if inbox is not None:
-            inbox.put_other(gap)
             self.near_limit.add(inbox)
-
-    def presence_changed(self, sub: int, change: PresenceChange, /) -> None:
-        """A member joined, changed or left."""
-        inbox = self._inboxes.get(sub)
-        if inbox is not None:
-            (inbox.presence or inbox).put_other(change)
-            self.near_limit.add(inbox)
+            reader = inbox if isinstance(entry, Gap) else inbox.presence or inbox
+            reader.put_other(entry)
 
     def joined(self, sub: int, topics: tuple[str, ...], denied: tuple[Denial, ...]) -> Inbox | None:
         """The server has answered; without a granted topic it ends. Returns the inbox, if any."""

@@ -16,6 +16,7 @@ from hanzoai.pubsub.errors import PubSubError, SlowConsumer, from_code
 from hanzoai.pubsub.runtime.waiters import Waiters
 from hanzoai.pubsub.transports import BURST
 from hanzoai.pubsub.values import Event, Gap, Message, PresenceChange, SubscriptionStats
+from hanzoai.pubsub.wire.runs import Run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -65,7 +66,10 @@ class Inbox:
         self.error: PubSubError | None = None
         self.observed = False
         """Whether a call or an iteration raises or reports the error."""
-        self.positions: dict[str, int] = {}
+        self.run: Final[deque[Message]] = deque()
+        """The entries before all others, if they are from a `Run`: the quickest to take."""
+        self._run = "", 0, -1  # its topic, its first position, and its last
+        self._positions: dict[str, int] = {}
         self.types: frozenset[str] | None = None
         """Types of the messages to keep; None keeps all."""
         self.history: int | None = None
@@ -112,16 +116,22 @@ class Inbox:
         if self.finished:
             return False
         self._received += len(messages)
-        entries = self._entries
-        entries.extend(messages)
+        entries, run = self._entries, self.run
+        if type(messages) is Run and self.empty:
+            self._end_run()
+            run.extend(messages)
+            self._run = messages[0].topic, messages.first, messages.first + len(run) - 1
+        else:
+            entries.extend(messages)
         if many:
             self._measure()
             self._allowed = max(self._allowed, len(entries))
-        elif len(entries) > self._unmeasured:
+        elif len(entries) + len(run) > self._unmeasured:
             self._measure()
             self._check()
         self._waiters.notify()
-        return many or (not self.finished and len(entries) > self._unmeasured - BURST)
+        waiting = len(entries) + len(run)
+        return many or (not self.finished and waiting > self._unmeasured - BURST)
 
     def takes(self, message: Message) -> bool:
         """Whether a message has a wanted type; one of another type only moves the position."""
@@ -163,6 +173,7 @@ class Inbox:
 
     def clear(self) -> None:
         """Drop waiting entries: the program has ended the subscription."""
+        self._end_run()
         self._dropped += self._queued
         self._entries.clear()
         self._sizes.clear()
@@ -182,6 +193,10 @@ class Inbox:
 
     def take(self) -> Event | None:
         """Take the next entry, or None if the queue is empty."""
+        if self.run:
+            return self.run.popleft()
+        if self._run[0]:
+            self._end_run()
         if self._front:
             entry: Event = self._front.pop(next(iter(self._front)))
             self._passed(entry)
@@ -193,7 +208,7 @@ class Inbox:
         entry = self._entries.popleft()
         if type(entry) is Message:
             if (seq := entry.seq) is not None:
-                topic, positions = entry.topic, self.positions
+                topic, positions = entry.topic, self._positions
                 if topic in positions:
                     positions[topic] = seq
                 else:
@@ -208,12 +223,19 @@ class Inbox:
         """The entry that ``take`` would return."""
         if self._front:
             return next(iter(self._front.values()))
-        return self._entries[0] if self._entries else None
+        waiting = self.run or self._entries
+        return waiting[0] if waiting else None
 
     @property
     def empty(self) -> bool:
         """Whether the queue is empty."""
-        return not self._entries and not self._front
+        return not (self.run or self._entries or self._front)
+
+    @property
+    def positions(self) -> dict[str, int]:
+        """Position of the last message taken of each topic."""
+        self._end_run()
+        return self._positions
 
     @property
     def full(self) -> bool:
@@ -254,11 +276,22 @@ class Inbox:
 
     def _measure(self) -> None:
         """Measure entries up to the newest. A queue that stays short is never measured."""
+        self._end_run()
         entries, sizes = self._entries, self._sizes
         for entry in islice(entries, len(sizes), None):
             size = _OVERHEAD + (measure(entry.data) if type(entry) is Message else 0)
             sizes.append(size)
             self._bytes += size
+
+    def _end_run(self) -> None:
+        """Set the position of the run, and put the rest of it back before the other entries."""
+        topic, first, last = self._run
+        taken = last - len(self.run)
+        if taken >= first:
+            self._set_position(topic, taken)
+        self._run = "", 0, -1
+        self._entries.extendleft(reversed(self.run))
+        self.run.clear()
 
     @property
     def _is_over(self) -> bool:
@@ -305,13 +338,8 @@ class Inbox:
         before = self._front.get((Gap, topic))
         if isinstance(before, Gap):
             both = before.missed is not None and gap.missed is not None
-            gap = Gap(
-                topic=topic,
-                from_=before.from_,
-                to=gap.to,
-                missed=(before.missed or 0) + (gap.missed or 0) if both else None,
-                reason="slow_consumer",
-            )
+            missed = (before.missed or 0) + (gap.missed or 0) if both else None
+            gap = Gap(topic, before.from_, gap.to, missed, "slow_consumer")
         self._front[Gap, topic] = gap
         return before is None
 
@@ -321,12 +349,12 @@ class Inbox:
 
     def _pass_skipped(self) -> None:
         for topic, seq in self._skipped.items():
-            if seq > self.positions.get(topic, -1):
+            if seq > self._positions.get(topic, -1):
                 self._set_position(topic, seq)
         self._skipped.clear()
 
     def _set_position(self, topic: str, seq: int) -> None:
-        positions = self.positions
+        positions = self._positions
         if topic not in positions and len(positions) >= _POSITIONS:
             del positions[next(iter(positions))]
         positions[topic] = seq

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import warnings
+from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar, cast
 
 from hanzoai.pubsub.errors import UsageError
@@ -45,7 +47,7 @@ class Subscription(Generic[Data_co]):
         self._feed = feed
         self._inbox = feed.inbox
         self._handlers = feed.handlers
-        self._handled = feed.handlers.on_message is not None  # faster to read for each message
+        self._run = deque[Message]() if feed.handlers.on_message else feed.inbox.run
         self.outage = feed.outage
         """Since when there has been no connection, and why; None with a connection."""
         self._warns = warns
@@ -99,30 +101,33 @@ class Subscription(Generic[Data_co]):
         Presence changes arrive here unless ``on_presence`` receives them.
         """
         self._begin_reading()
-        return _Events(self._next_event)
+        return _Events(partial(self.__anext__, True))
 
     def __aiter__(self) -> Self:
         self._begin_reading()
         return self
 
-    async def __anext__(self) -> Message[Data_co]:
-        if self._handled:
+    async def __anext__(self, every: bool = False, /) -> Message[Data_co]:
+        if self._run and self._cut is None:
+            return self._run.popleft()
+        if self._handlers.on_message is not None:
             self._refuse_handled()
         inbox = self._inbox
         while True:
             entry = inbox.take() if self._cut is None else self._cut[0]
             if type(entry) is Message:
-                if self._model is None:
-                    return entry
-                read = self._model.read(entry)
+                read = entry if self._model is None else self._model.read(entry)
                 if read is not None:
                     return read
             elif entry is None:
                 waiter = self._wait_entry()
                 if waiter is not None:
                     await waiter
-            elif type(entry) is Gap:
-                await self._call_handlers(entry)
+            else:
+                if type(entry) is Gap:
+                    await self._call_handlers(entry, seen=every)
+                if every:
+                    return cast("Message[Data_co]", entry)
 
     def take_nowait(self) -> Message[Data_co] | None:
         """Return the next message if one is waiting and no gap precedes it, otherwise None.
@@ -131,9 +136,7 @@ class Subscription(Generic[Data_co]):
             UsageError: The messages go to ``on_message``.
         """
         self._refuse_handled()
-        if self._cut is not None:
-            return None
-        while (entry := self._inbox.peek()) is not None and type(entry) is not Gap:
+        while self._cut is None and not isinstance(self._inbox.peek(), Gap | None):
             taken = self._inbox.take()
             if type(taken) is Message:
                 read = taken if self._model is None else self._model.read(taken)
@@ -164,11 +167,9 @@ class Subscription(Generic[Data_co]):
     def __del__(self) -> None:
         # Runs in any thread and at any time, so it only schedules a call in the loop.
         feed: Feed | None = getattr(self, "_feed", None)
-        if feed is None or feed.loop is None:
+        if feed is None or feed.loop is None or self._inbox.finished:
             return
         handlers = self._handlers
-        if self._inbox.finished:
-            return
         # A cancelled `await ps.subscribe(..., on_message=f)` returned nothing to end it with.
         if not self._cancelled and (handlers.on_message or handlers.on_presence):
             return
@@ -189,6 +190,7 @@ class Subscription(Generic[Data_co]):
     def typed(self, model: PayloadModel[T]) -> Subscription[T]:
         """Return this subscription, whose messages from now on are parsed with the model."""
         self._model = model
+        self._run = deque[Message]()
         return cast("Subscription[T]", self)
 
     def _begin_reading(self) -> None:
@@ -196,30 +198,13 @@ class Subscription(Generic[Data_co]):
         self._inbox.observed = True
 
     def _refuse_handled(self) -> None:
-        if self._handled:
+        if self._handlers.on_message is not None:
             raise UsageError(
                 "This subscription passes its messages to `on_message`.",
                 remedy="Iterate it, or pass `on_message`, not both.",
             )
 
-    async def _next_event(self) -> Event[Data_co]:
-        inbox = self._inbox
-        while True:
-            entry = inbox.take() if self._cut is None else self._cut[0]
-            if type(entry) is Message:
-                read = entry if self._model is None else self._model.read(entry)
-                if read is not None:
-                    return read
-            elif entry is None:
-                waiter = self._wait_entry()
-                if waiter is not None:
-                    await waiter
-            else:
-                if type(entry) is Gap:
-                    await self._call_handlers(entry, seen=True)
-                return entry
-
-    async def _call_handlers(self, gap: Gap, *, seen: bool = False) -> None:
+    async def _call_handlers(self, gap: Gap, *, seen: bool) -> None:
         """Call the handlers of a gap; after a cancelled wait, wait for the same calls.
 
         Raises:

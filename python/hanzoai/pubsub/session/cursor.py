@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 
 from hanzoai.pubsub.gap import Gap
+from hanzoai.pubsub.wire.runs import Run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -197,28 +198,29 @@ class SeqCursor:
         new: list[Message] = []
         beyond: Sequence[Message] = ()
         last: Message | None = None
+        if type(messages) is Run and messages.first == due:
+            due += len(messages)
+            new, last, messages = messages, messages[-1], ()
         for n, message in enumerate(messages):
             seq = message.seq
-            if seq == due:
-                due += 1
-                last = message
-                new.append(message)
-            elif seq is None:
-                new.append(message)
-            elif due < 0:
+            if seq is not None:
+                if due >= 0 and seq != due:
+                    if seq < due:
+                        continue
+                    self.retried[topic] = due - 1
+                    beyond = messages[n:]
+                    break
                 due = seq + 1
                 last = message
-                new.append(message)
-            elif seq > due:
-                self.retried[topic] = due - 1
-                beyond = messages[n:]
-                break
+            new.append(message)
         if last is not None:
             if mark is None or len(self._marks) >= self._remembered:
                 self._set_mark(topic, due - 1, last.timestamp)
             else:
                 mark.seq = due - 1
                 mark.at = last.timestamp
+            if len(new) > 1 and type(new) is list and new[0].seq == due - len(new):
+                new = Run(new, due - len(new))
         return new, beyond
 
     def replay(self, replay: Replay) -> tuple[list[Step], Sequence[Message]]:

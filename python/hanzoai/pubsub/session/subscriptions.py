@@ -17,6 +17,7 @@ from hanzoai.pubsub.session.members import TYPES
 from hanzoai.pubsub.session.presence import Presence
 from hanzoai.pubsub.session.routes import Routes
 from hanzoai.pubsub.session.subscription_state import JOINING, LIVE, PENDING, SubscriptionState
+from hanzoai.pubsub.wire.runs import Run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -123,7 +124,7 @@ class Subscriptions:
             first = messages[start]
             topic = first.topic
             shown = first.type not in TYPES
-            stop = start + 1
+            stop = end if type(messages) is Run else start + 1
             while (
                 shown
                 and stop < end
@@ -131,7 +132,7 @@ class Subscriptions:
                 and one.type not in TYPES
             ):
                 stop += 1
-            run = messages[start:stop]
+            run = messages if stop - start == end else messages[start:stop]
             start = stop
             states = self.routes.known.get(topic)
             if states is None:

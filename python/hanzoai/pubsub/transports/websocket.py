@@ -128,9 +128,11 @@ class WebSocketTransport:
             at, largest = 0, self.largest
             while at < len(data):
                 if data[at].startswith(MESSAGE):
-                    messages: list[Message] = []
+                    found = read_messages(data[at:] if at else data)
+                    messages: list[Message] = found if isinstance(found, list) else []
                     with suppress(*invalid):
-                        messages.extend(read_messages(data[at:] if at else data))
+                        if messages is not found:
+                            messages.extend(found)
                     if messages:
                         frames.append(messages)
                         end = at + len(messages)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from functools import cache, partial
-from itertools import takewhile
+from itertools import count, takewhile
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
@@ -21,6 +21,8 @@ from pydantic_core import to_json as plain_json
 from hanzoai.pubsub.generated.wire import Message, MessageFrame, Sender
 from hanzoai.pubsub.model import new_model
 from hanzoai.pubsub.wire.codec import Codec, decode, encode
+from hanzoai.pubsub.wire.readings import PRESENCE
+from hanzoai.pubsub.wire.runs import Run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -86,14 +88,25 @@ def read_messages(frames: Sequence[bytes]) -> list[Message]:
     with suppress(*_INVALID):
         read.extend(map(_decode, takewhile(_is_shallow, frames) if some_long else frames))
     messages: list[Message] = []
-    # Most messages have the topic and the sender of the previous one, and share these objects.
-    topic: str | None = None
+    if not read:
+        return messages
+    # Most messages have the topic, the type and the sender of the previous one, and share these
+    # objects.
+    first = read[0].message
+    topic, type = first.topic, first.type
     sender: Raw = _NO_SENDER
     sender_model: Sender | None = None
-    for frame in read:
+    is_run = first.seq is not None and type not in PRESENCE
+    for frame, due in zip(read, count(first.seq or 0)):
         message = frame.message
+        if message.seq != due:
+            is_run = False
         if message.topic != topic:
             topic = message.topic
+            is_run = False
+        if message.type != type:
+            type = message.type
+            is_run = is_run and type not in PRESENCE
         if message.sender != sender:
             data = bytes(message.sender)
             try:
@@ -104,6 +117,7 @@ def read_messages(frames: Sequence[bytes]) -> list[Message]:
                 if not isinstance(other, MessageFrame):
                     break
                 messages.append(other.message)
+                is_run = False
                 continue
             sender = message.sender if data in _senders else Raw()
         envelope = new_model(Message)
@@ -111,7 +125,7 @@ def read_messages(frames: Sequence[bytes]) -> list[Message]:
         fields: dict[str, Any] = envelope.__dict__  # pyright: ignore[reportAssignmentType]
         fields["id"] = message.id
         fields["topic"] = topic
-        fields["type"] = message.type
+        fields["type"] = type
         fields["data"] = message.data
         fields["sender"] = sender_model
         fields["timestamp"] = message.timestamp
@@ -119,7 +133,7 @@ def read_messages(frames: Sequence[bytes]) -> list[Message]:
         fields["seq"] = message.seq
         fields["meta"] = message.meta
         messages.append(envelope)
-    return messages
+    return Run(messages, first.seq) if is_run and first.seq is not None else messages
 
 
 def _is_shallow(data: bytes) -> bool:

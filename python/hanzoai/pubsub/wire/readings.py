@@ -38,7 +38,7 @@ _CONTROL: Final[Mapping[str, type[Model]]] = {
     "pong": wire.PongFrame,
     "error": wire.ErrorFrame,
 }
-_PRESENCE: Final = ("presence.join", "presence.leave", "presence.update")
+PRESENCE: Final = ("presence.join", "presence.leave", "presence.update")
 _NESTS: Final = ("message", "envelope", "payload")
 _APP_TYPES: Final = ("message_type", "msg_type", "event")
 _SEQ_MAX: Final = 2**53 - 1
@@ -54,7 +54,7 @@ def read_frame(fields: _Fields) -> ServerFrame | str | None:
     kind = fields.get("type", "message")
     if not isinstance(kind, str):
         return "`type` is not a string"
-    if kind in _PRESENCE:
+    if kind in PRESENCE:
         return _read_presence(kind, fields)
     if kind in _CONTROL:
         if kind == "error" and _is_flat_message(fields):
@@ -82,7 +82,7 @@ def read_event(event: str, fields: _Fields) -> ServerFrame | str | None:
         if "members" in fields:
             return _read_control("presence.snapshot", fields)
         kind = fields.get("type")
-        return _read_presence(kind, fields) if kind in _PRESENCE else None
+        return _read_presence(kind, fields) if kind in PRESENCE else None
     return read_frame({**fields, "type": event})
 
 
