@@ -25,7 +25,8 @@ class Terminal(io.StringIO):
 
 
 @pytest.fixture(autouse=True)
-def logger() -> Iterator[logging.Logger]:
+def logger(monkeypatch: pytest.MonkeyPatch) -> Iterator[logging.Logger]:
+    monkeypatch.setattr(logging, "lastResort", logging.lastResort)
     logger = logging.getLogger(logs.LOGGER)
     before = (logger.handlers[:], logger.level, logger.propagate)
     yield logger
@@ -45,6 +46,28 @@ def test_into_a_pipe_each_line_is_json(logger: logging.Logger) -> None:
     assert (first["level"], first["message"]) == ("info", 'ready: a "b"\n')
     assert first["time"].endswith("+00:00")
     assert "ValueError: invalid literal" in second["exception"]
+
+
+@pytest.mark.parametrize("form", ["json", "text"])
+def test_a_warning_of_a_library_has_the_same_form(
+    form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = io.StringIO()
+    library = logging.getLogger("opentelemetry.exporter")
+    # pytest has a handler at the root logger, unlike the server.
+    monkeypatch.setattr(library, "propagate", False)
+    logs.configure(load({"log_format": form, "log_level": "debug"}), out)
+    library.info("a batch is sent")
+    library.warning("Failed to export %d spans", 3)
+    logs.configure(load({"log_format": form, "log_level": "error"}), out)
+    library.warning("a batch is sent again")
+    (line,) = out.getvalue().splitlines()
+    if form == "text":
+        assert line.endswith("WARNING opentelemetry.exporter: Failed to export 3 spans")
+    else:
+        entry = json.loads(line)
+        assert (entry["level"], entry["logger"]) == ("warning", "opentelemetry.exporter")
+        assert entry["message"] == "Failed to export 3 spans"
 
 
 @pytest.mark.parametrize(("out", "form"), [(Terminal(), "auto"), (io.StringIO(), "text")])

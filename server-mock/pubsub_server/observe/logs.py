@@ -35,17 +35,22 @@ class JsonFormatter(logging.Formatter):
 
 
 def configure(settings: Settings, stream: TextIO | None = None) -> None:
-    """Sends the server's log lines to a stream, by default standard error."""
+    """Sends log lines of the server and warnings of libraries to a stream, or standard error."""
     out = sys.stderr if stream is None else stream
     text = settings.log_format == "text" or (settings.log_format == "auto" and out.isatty())
+    form = (
+        logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s", "%H:%M:%S")
+        if text
+        else JsonFormatter()
+    )
     handler = logging.StreamHandler(out)
-    if text:
-        handler.setFormatter(
-            logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s", "%H:%M:%S")
-        )
-    else:
-        handler.setFormatter(JsonFormatter())
+    handler.setFormatter(form)
     logger = logging.getLogger(LOGGER)
     logger.handlers[:] = [handler]
     logger.setLevel(settings.log_level.upper())
     logger.propagate = False
+    # Libraries, such as the exporter of OpenTelemetry, have loggers without a handler.
+    last = logging.StreamHandler(out)
+    last.setFormatter(form)
+    last.setLevel(max(logger.level, logging.WARNING))
+    logging.lastResort = last
