@@ -16,7 +16,7 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from hanzoai.pubsub import PubSub
+from hanzoai.pubsub import PubSub, PubSubClient
 from hanzoai.pubsub.streams import stream_reader, stream_writer
 from hanzoai.pubsub.testing import ThreadedServer
 from tests.docs.blocks import ROOT, blocks
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 SHOWN = {
     block.title: block.text
-    for page in ("integrations.md", "streams.md", "ai-sdk.md")
+    for page in ("integrations.md", "streams.md", "streaming-chat.md", "ai-sdk.md")
     for block in blocks(ROOT / "docs" / page)
     if block.title
 }
@@ -242,3 +242,26 @@ async def test_fastapi_streams_an_answer_of_a_model_and_serves_it_over_http(
     assert (followed, final.status) == (stream, "complete")
     assert final.text
     assert final.text in events
+
+
+@pytest.mark.parametrize("name", ["backend", "route"])
+async def test_an_answer_whose_model_fails_ends_for_its_readers_and_is_logged(
+    name: str,
+    server: ThreadedServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    program = application(name, tmp_path, monkeypatch)
+    model = MagicMock(side_effect=RuntimeError("The model is overloaded."))
+    model.responses.create = model
+    monkeypatch.setattr(program, "model", model)
+    async with asyncio.timeout(60), PubSubClient() as ps:
+        writer = stream_writer(ps, "demo.chat.abc")
+        await program.answer(writer, "Weather?")
+        async with stream_reader(ps, "demo.chat.abc", id=writer.id) as reader:
+            final = await reader.final()
+    assert (final.status, final.reason) == ("aborted", "error")
+    assert f"The answer {writer.id} has failed" in caplog.text
+    assert "The model is overloaded." in caplog.text
