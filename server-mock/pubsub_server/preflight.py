@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
@@ -28,6 +29,14 @@ if TYPE_CHECKING:
 
 HIDDEN_TAB: Final = 75_000
 """Milliseconds for a ping and its answer on a page whose timers run once per minute."""
+
+
+EXTRAS: Final = {
+    "tracing": ("otel", ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")),
+    "audit_kafka": ("kafka", ("aiokafka",)),
+    "signed": ("signed", ("wallycore", "sha3")),
+}
+"""Extras of the package that a setting needs, with their modules."""
 
 
 def problems(settings: Settings) -> list[str]:
@@ -154,6 +163,25 @@ def _tls(settings: Settings) -> None:
         access.build_tls(settings.tls_cert, settings.tls_key, settings.listener_client_ca)
 
 
+def _extras(settings: Settings) -> Iterator[str]:
+    for name, (extra, modules) in EXTRAS.items():
+        if not getattr(settings, name):
+            continue
+        missing = [each for each in modules if not _is_installed(each)]
+        if missing:
+            yield (
+                f"{name}: {missing[0]} is not installed;"
+                f" pip install 'hanzoai-pubsub-server[{extra}]'"
+            )
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # of a package that contains the module
+        return False
+
+
 def _mesh_tls(settings: Settings) -> Iterator[str]:
     try:
         opening.build_tls(settings)
@@ -185,6 +213,7 @@ _CHECKS: tuple[Callable[[Settings], Iterator[str]], ...] = (
     _problems_of(_authenticator),
     _problems_of(_dev_key),
     _problems_of(audit_kafka.build_tls),
+    _extras,
     _redis,
     _mesh_tls,
     _audit,

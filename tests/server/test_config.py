@@ -442,6 +442,38 @@ def test_a_missing_file_of_a_certificate_is_named(tmp_path: Path, missing: str) 
     assert problem == f"{missing}: {files[missing]} cannot be read: No such file or directory"
 
 
+@pytest.mark.parametrize(
+    ("flags", "module", "extra"),
+    [
+        (("--tracing",), "opentelemetry", "otel"),
+        (("--tracing",), "opentelemetry.exporter", "otel"),
+        (("--audit-kafka", "a:9092"), "aiokafka", "kafka"),
+        (("--signed",), "wallycore", "signed"),
+    ],
+)
+def test_an_extra_that_is_not_installed_is_found_before_the_start(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    flags: tuple[str, ...],
+    module: str,
+    extra: str,
+) -> None:
+    assert commands.serve(("--dev", *flags, "--check-config")) == 0
+    capsys.readouterr()
+
+    def found(name: str) -> object:
+        if name.startswith(module):
+            raise ModuleNotFoundError(name)
+        return name
+
+    monkeypatch.setattr(preflight, "find_spec", found)
+    assert commands.serve(("--dev", *flags, "--check-config")) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    message = json.loads(line)["message"]
+    assert message.startswith(f"{flags[0][2:].replace('-', '_')}: {module}")
+    assert message.endswith(f" is not installed; pip install 'hanzoai-pubsub-server[{extra}]'")
+
+
 def test_a_certificate_without_its_key_is_one_problem(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
