@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 BOUND = 60
 """Maximum seconds for the end of the forking process."""
 
-VARIABLE = "HANZO_PUBSUB_FORKS"
+VARIABLE = "HANZO_PUBSUB_TEST_FORKS"
 """Environment variable with the socket of a forking process."""
 
 

@@ -37,6 +37,7 @@ from pubsub_server.command_errors import (
 from pubsub_server.observe import logs
 from pubsub_server.settings import sources as config_sources
 from pubsub_server.settings.sources import SettingsError
+from pubsub_server.settings.unread_variables import unread_variables
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
@@ -125,7 +126,7 @@ def _serve(argv: Sequence[str]) -> int:
         return report_error("\n".join(problems), USAGE)
     logs.configure(settings)
     if worker is None:
-        for line in preflight.warnings(settings):
+        for line in (*unread_variables(os.environ), *preflight.warnings(settings)):
             _LOG.warning("%s", line)
     try:
         with _ending_on_sigterm():
@@ -167,7 +168,7 @@ def _check(read: Examined) -> int:
         problems += [line for line in found if line not in problems and not read.caused(line)]
     if read.settings is not None:
         sys.stdout.write(config_sources.dump(read.settings, read.sources))
-        for line in preflight.warnings(read.settings):
+        for line in (*unread_variables(os.environ), *preflight.warnings(read.settings)):
             report_warning(line)
     return report_error("\n".join(problems), USAGE) if problems else OK
 

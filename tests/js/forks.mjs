@@ -31,5 +31,5 @@ export async function startForks(root) {
     await ended;
     rmSync(folder, { recursive: true, force: true });
   };
-  return { env: { HANZO_PUBSUB_FORKS: socket }, stop };
+  return { env: { HANZO_PUBSUB_TEST_FORKS: socket }, stop };
 }

@@ -12,6 +12,7 @@ import yaml
 from pubsub_server import commands, preflight
 from pubsub_server.settings.config import Settings
 from pubsub_server.settings.sources import MASK, SettingsError, add_flags, dump, load
+from pubsub_server.settings.unread_variables import unread_variables
 
 SPEC = Path(__file__).parents[2] / "spec" / "defaults.yaml"
 SECRET = "0123456789abcdef-very-secret"
@@ -245,6 +246,30 @@ def test_a_slip_in_a_variable_is_an_error_and_a_foreign_variable_is_not() -> Non
     text = problems(environ={"HANZO_PUBSUB_HISTORY_MAX_MESAGES": "5"})
     assert "did you mean history_max_messages?" in text
     load(environ={"HANZO_PUBSUB_URL": "ws://x", "HANZO_PUBSUB_TOKEN": "t", "HANZO_PUBSUB_": "1"})
+
+
+@pytest.mark.parametrize(
+    ("variable", "hint"),
+    [
+        ("HANZO_PUBSUB_PORT", "did you mean HANZO_PUBSUB_HTTP_PORT or HANZO_PUBSUB_WS_PORT?"),
+        ("HANZO_PUBSUB_VERBOSE", "leave it out"),
+    ],
+)
+def test_a_variable_that_nothing_reads_is_a_warning_of_check_config(
+    variable: str, hint: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, "4")
+    assert commands.serve(["--dev", "--check-config"]) == commands.OK
+    (line,) = capsys.readouterr().err.splitlines()
+    expected = f"{variable}: there is no such setting, so the server ignores it; {hint}"
+    assert json.loads(line) == {"event": "warning", "message": expected}
+
+
+def test_variables_of_clients_and_of_kubernetes_cause_no_warning() -> None:
+    names = "URL TOKEN SPEED HTTP_PORT SERVICE_HOST SERVICE_PORT_HTTP MESH_SERVICE_PORT"
+    given = {f"HANZO_PUBSUB_{name}": "x" for name in (*names.split(), "PORT_8056_TCP_ADDR")}
+    urls = {f"HANZO_PUBSUB_{name}": "tcp://10.0.0.1:8056" for name in ("PORT", "PORT_8056_TCP")}
+    assert [*unread_variables({**given, **urls, "HANZO_PUBSUB_HOSTS": "", "PORT": "4"})] == []
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ _PLACEHOLDERS = {
 }
 """Placeholders in the help of flags whose names do not say what to write."""
 
-CLIENT_VARIABLES = frozenset({"URL", "TOKEN", "REST_URL", "CONFIG", "SOAK"})
+CLIENT_VARIABLES = frozenset({"URL", "TOKEN", "REST_URL", "SPEED", "CONFIG", "SOAK"})
 """Variables with the same prefix that are not settings."""
 
 MASK = "********"
@@ -212,9 +212,7 @@ def unknown_flag(flag: str) -> str:
     if not flag.startswith("--"):
         return f"{flag}: only flags are accepted"
     name = flag[2:].partition("=")[0].removeprefix("no-").replace("-", "_")
-    closest = _closest(name)
-    names = [closest] if closest else _with_part(name)
-    flags = " or ".join(f"--{each.replace('_', '-')}" for each in names)
+    flags = " or ".join(f"--{each.replace('_', '-')}" for each in similar(name))
     hint = f"; did you mean {flags}?" if flags else ""
     return f"{flag}: there is no such flag{hint}"
 
@@ -413,9 +411,12 @@ def _closest(name: str) -> str | None:
     return found[0] if found else None
 
 
-def _with_part(part: str) -> list[str]:
-    """Some settings whose name has this word, such as two for `port`."""
-    return [name for name in Settings.model_fields if part in name.split("_")][:3]
+def similar(name: str) -> list[str]:
+    """The setting with the most similar name, or some that have it as a word: two for `port`."""
+    closest = _closest(name)
+    if closest is not None:
+        return [closest]
+    return [each for each in Settings.model_fields if name in each.split("_")][:3]
 
 
 def _unknown(name: str, source: str) -> str:

@@ -16,7 +16,7 @@ import { PubSub, type PubSubOptions, type WebSocketConstructor } from '../../../
 export const BOUND = 120_000;
 
 /** Address of the process that forks servers; see tests/fork_server.py and tests/js/forks.mjs. */
-const FORKS = process.env['HANZO_PUBSUB_FORKS'] ?? '';
+const FORKS = process.env['HANZO_PUBSUB_TEST_FORKS'] ?? '';
 
 /** A running server. */
 export class Server {
