@@ -50,6 +50,26 @@ test('topics that have emptied make room before one with members', () => {
   assert.ok(!left.includes('quiet'));
 });
 
+test('a member changes if a value in it changes, and not if its keys have another order', () => {
+  const presence = new PresenceMembers();
+  const metadata = (rest: object) => ({ color: 'red', tags: ['a', { b: 1 }], ...rest });
+  const member = { client_id: 'c', user_id: 'u', name: '', joined_at: 1, last_seen: 1 };
+  const seen = (one: object) =>
+    presence.snapshot('a', [{ ...member, ...one }]).map(({ change }) => change);
+  assert.deepEqual(seen({ metadata: metadata({ x: { y: 1, z: null } }) }), ['snapshot']);
+  const other = { metadata: { x: { z: null, y: 1 }, ...metadata({}) }, last_seen: 2, name: '' };
+  assert.deepEqual(seen(other), []);
+  for (const rest of [
+    { x: { y: 1 } },
+    { x: { y: '1' } },
+    { x: [1] },
+    { x: { 0: 1 } },
+    { tags: [{ b: 1 }, 'a'] },
+  ]) {
+    assert.deepEqual(seen({ metadata: metadata(rest) }), ['update']);
+  }
+});
+
 test('the members of topics that are left out are not read', () => {
   let reads = 0;
   const member = (id: string) => ({

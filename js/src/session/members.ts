@@ -241,19 +241,15 @@ function inOrder(room: Room): PresenceMember[] {
 
 /** Whether anything except `last_seen` differs. */
 function differs(a: PresenceMember, b: PresenceMember): boolean {
-  return !same({ ...a, last_seen: 0 }, { ...b, last_seen: 0 });
+  return orderedJson({ ...a, last_seen: 0 }) !== orderedJson({ ...b, last_seen: 0 });
 }
 
-/** Whether two JSON values are equal. */
-function same(a: unknown, b: unknown): boolean {
-  if (a === b) return true;
-  if (typeof a !== 'object' || typeof b !== 'object' || !a || !b) return false;
-  if (Array.isArray(a) !== Array.isArray(b)) return false;
-  const others = new Map(Object.entries(b));
-  const fields = Object.entries(a);
-  return (
-    fields.length === others.size &&
-    fields.every(([key, one]) => others.has(key) && same(one, others.get(key)))
+/** The JSON of a value, the same for any order of the keys of its objects. */
+function orderedJson(value: unknown): string {
+  return JSON.stringify(value, (_, one) =>
+    isObject(one)
+      ? Object.fromEntries(Object.entries(one).sort(([a], [b]) => (a < b ? -1 : 1)))
+      : one,
   );
 }
 
