@@ -343,7 +343,7 @@ def quoting(token: str) -> list[ServerFrame]:
 
 async def test_texts_of_a_server_do_not_quote_the_tokens_of_the_connection(rig: Rig) -> None:
     transport = await rig.dialed()
-    for token in (OLD_TOKEN, NEW_TOKEN):
+    for token in (OLD_TOKEN, NEW_TOKEN, NEW_TOKEN):
         rig.driver.send(AuthFrame(token=f"Bearer {token}"))
         for told in (OLD_TOKEN, token):
             rig.session.seen.clear()

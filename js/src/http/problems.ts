@@ -43,12 +43,14 @@ const UPGRADE = 426;
  * Reads `application/problem+json` (RFC 9457) and the formats of plain peers: `{code, message}`,
  * `{error: {...}}`, `{error: "..."}`, `{detail: "..."}`, or nothing readable.
  *
+ * @param token The token of its request, which some servers quote.
  * @param wall Unix milliseconds, for dates in `Retry-After`.
  * @param elsewhere Who answered, and what to say if that may not be the HTTP API.
  */
 export function readError(
   response: Response,
   body: string,
+  token: string,
   wall: number,
   topic?: string,
   { host = 'The server', problem, remedy: own }: Elsewhere = {},
@@ -59,7 +61,7 @@ export function readError(
   const [word, given, detail, message, title, remedy, about, field] = [
     whole['error'],
     ...['code', 'detail', 'message', 'title', 'remedy', 'topic', 'field'].map((n) => fields[n]),
-  ].map(wordOf);
+  ].map((value) => withoutToken(wordOf(value) ?? '', token) || undefined);
   const usual = MEANINGS[status] ?? (status >= 500 ? 'internal' : 'invalid_frame');
   let code = given ?? (CODES.has(word ?? '') ? word : undefined);
   const explanation = detail ?? message ?? (word === code ? undefined : word) ?? title;
@@ -81,14 +83,6 @@ export function readError(
         ? limited(wait)
         : retryAfterOf(response.headers.get('Retry-After'), wall),
   });
-}
-
-/** The body of an answer without the token of its request. */
-export function bodyWithoutToken(body: string, token: string): string {
-  const plain = (_: unknown, value: unknown): unknown =>
-    typeof value === 'string' ? withoutToken(value, token) : value;
-  // Some escape characters of tokens, such as `/`.
-  return JSON.stringify(parse(body), plain) ?? withoutToken(body, token);
 }
 
 /** A description of the answer: status and, in development, content type; never the content. */

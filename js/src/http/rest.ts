@@ -22,7 +22,7 @@ import { within } from '../runtime/waiting.js';
 import type { ClientOptions } from '../settings/options.js';
 import { doubtAddress } from './address.js';
 import { type Call, publish, publishBatch } from './calls.js';
-import { bodyWithoutToken, describeAnswer, readError } from './problems.js';
+import { describeAnswer, readError } from './problems.js';
 import { remedyOf } from './remedies.js';
 import { ask, statusOf, textOf } from './request.js';
 
@@ -231,7 +231,7 @@ export class Rest {
     if (response.status !== 401) this._tokens.accepted?.();
     if (response.ok) {
       try {
-        return { result: call.read(isPublish ? bodyWithoutToken(body, token) : body) };
+        return { result: call.read(body) };
       } catch (strange) {
         if (!(strange instanceof ProtocolError)) throw strange;
         const answered = `${host} answered ${call.method} ${call.path} with ${describeAnswer(response, body)}.`;
@@ -246,7 +246,7 @@ export class Rest {
     const status = statusOf(response);
     const refused = NOT_DONE.includes(status);
     const unknown = status >= 500 && !refused && status !== 501;
-    const error = readError(response, bodyWithoutToken(body, token), this._clock.wallMs(), topic, {
+    const error = readError(response, body, token, this._clock.wallMs(), topic, {
       host,
       ...(DEVELOPMENT && doubt),
     });

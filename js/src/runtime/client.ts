@@ -55,8 +55,6 @@ export interface Client {
   readonly tokens: TokenSource;
   readonly session: OperatedSession;
   readonly peer: Peer | undefined;
-  /** Remove the tokens of the connection from the message of an error. */
-  _hide(told: { readonly message?: string }): void;
   readonly state: StateName;
   readonly disconnectedSince: number;
   readonly lastFailure: StateChange | undefined;

@@ -112,7 +112,7 @@ export class Connection implements Receiver {
       if (!this._outgoing.length && !owner.crowded) return;
     } else {
       if (read.type === 'auth.ok' && !this._isReady(read)) return;
-      if (read.type === 'error' || read.type === 'auth.error') owner._hide(read);
+      if (read.type === 'error' || read.type === 'auth.error') owner.tokens._hide(read);
       (this._dialect ?? owner.session).receive(read, owner.clock.wallMs());
     }
     owner.handled();

@@ -83,7 +83,7 @@ export class Deliveries implements DeliveryPorts {
   }
 
   joined(sub: number, topics: readonly string[], denied: readonly Denial[]): void {
-    for (const one of denied) this._client._hide(one);
+    for (const one of denied) this._client.tokens._hide(one);
     this.inboxes.get(sub)?.join(topics, denied);
   }
 

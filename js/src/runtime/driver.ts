@@ -14,7 +14,7 @@ import { logText } from '../log_text.js';
 import type { Peer } from '../session/peer.js';
 import type { Ports, Rejected, StateChanged, TimerName, TransportName } from '../session/ports.js';
 import { type OperatedSession, Session } from '../session/session.js';
-import { checkNumber, TIME, withoutToken } from '../settings/checks.js';
+import { checkNumber, TIME } from '../settings/checks.js';
 import type { ClientOptions } from '../settings/options.js';
 import { NOT_LOADED, type Transport, type TransportEnd } from '../transports/transport.js';
 import type { StateChange, StateName, TokenReason } from '../values.js';
@@ -68,9 +68,6 @@ export class Driver implements Owner, Ports {
   /** Aborted when the client has ended. */
   readonly over: AbortSignal = this._over.signal;
   private _closing = false;
-  /** The last two of the connection: a server may still quote the older one. */
-  private _token = '';
-  private _older = '';
   private _fetching: AbortController | undefined;
   private readonly _timers = new Map<TimerName, TimerHandle>();
   /** The transport to dial after the current call. */
@@ -117,7 +114,7 @@ export class Driver implements Owner, Ports {
 
   dropped(end: TransportEnd): void {
     const { again, code = LOST, retryAfter } = end;
-    const reason = this._plain(end.reason);
+    const reason = this.tokens._plain(end.reason);
     const told = (DEVELOPMENT && this._told?.code === reason && this._told.message) || reason;
     if (DEVELOPMENT && this._connection?._transport.incremental) this.socketFailure = reason;
     this._connection = undefined;
@@ -126,10 +123,6 @@ export class Driver implements Owner, Ports {
     this.perform((session) => session.dropped(code, told, retryAfter));
     if (DEVELOPMENT && end.hidden) this.unexplained = this.lastFailure;
     if (hurry) this.perform((session) => session.woke(true));
-  }
-
-  _hide(told: { message?: string }): void {
-    if (told.message) told.message = this._plain(told.message);
   }
 
   /** After a call into the session: write, dial, end failed subscriptions. */
@@ -168,8 +161,6 @@ export class Driver implements Owner, Ports {
     this.tokens.fetch(reason, attempt, signal).then(
       ({ value, expiresAt }) => {
         this.tokenFailure = undefined;
-        this._older = this._token;
-        this._token = value;
         const left = expiresAt && Math.max(0, expiresAt - this.clock.wallMs());
         this.perform((session) => session.token(call, value, left));
       },
@@ -377,11 +368,6 @@ export class Driver implements Owner, Ports {
   }
 
   // ---------------------------------------------------------------- inside
-
-  /** A text of the server without the tokens. */
-  private _plain(text: string): string {
-    return withoutToken(withoutToken(text, this._token), this._older);
-  }
 
   /** Wait until the operations are loaded; waits end in the order in which they began. */
   private _loaded(options: Timed): Promise<Background> {

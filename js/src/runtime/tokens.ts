@@ -4,7 +4,7 @@ import { DEVELOPMENT } from '../build.js';
 import type { Clock } from '../clock.js';
 import { PubSubError } from '../errors.js';
 import { untilOpened } from '../prerendering.js';
-import { checkToken, isTime } from '../settings/checks.js';
+import { checkToken, isTime, withoutToken } from '../settings/checks.js';
 import type { ClientOptions } from '../settings/options.js';
 import type { Token, TokenCallback, TokenReason } from '../values.js';
 import { within } from './waiting.js';
@@ -19,6 +19,8 @@ interface Call {
 export class TokenSource {
   /** The last token, or the fixed token of the program. */
   last: Token | undefined;
+  /** The value of the last other token: a server may still quote it. */
+  private _older: string | undefined;
   private readonly _callback: TokenCallback | undefined;
   private _call: Call | undefined;
   private _fetchedAt = 0;
@@ -63,6 +65,18 @@ export class TokenSource {
     }
   }
 
+  /** A text of a server without the tokens. */
+  _plain(text: string): string {
+    return withoutToken(withoutToken(text, this.last?.value), this._older);
+  }
+
+  /** Remove the tokens from what a server says about an error. */
+  _hide(told: { message?: string; remedy?: string }): void {
+    const { message, remedy } = told;
+    if (message) told.message = this._plain(message);
+    if (remedy) told.remedy = this._plain(remedy);
+  }
+
   /**
    * Record the remaining lifetime of the token, as stated by the server.
    *
@@ -89,6 +103,7 @@ export class TokenSource {
       const token = { value: checkToken(value, field), expiresAt: expiresAt ?? guess };
       if (!abort.signal.aborted) {
         this._fetchedAt = this._clock.now();
+        if (this.last?.value !== token.value) this._older = this.last?.value;
         this.last = token;
       }
       return token;

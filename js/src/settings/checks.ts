@@ -179,7 +179,7 @@ export function bareToken(token: string): string {
 }
 
 /** A text of a server without the token, which some quote and which would end up in logs. */
-export function withoutToken(text: string, token: string): string {
+export function withoutToken(text: string, token = ''): string {
   const secret = bareToken(token);
   let size = secret.length;
   // With less than 16 characters, as in tests, it may be part of a word.

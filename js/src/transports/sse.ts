@@ -33,7 +33,7 @@ import type {
   UnsubscribeFrame,
 } from '../generated/wire.js';
 import { sessionInfo } from '../http/calls.js';
-import { bodyWithoutToken, describeAnswer, isPage, readError } from '../http/problems.js';
+import { describeAnswer, isPage, readError } from '../http/problems.js';
 import { ask, bytesOf, statusOf, textOf } from '../http/request.js';
 import { errorInfo, Rest } from '../http/rest.js';
 import { actionOf } from '../session/events.js';
@@ -269,8 +269,8 @@ export class SseTransport implements Transport {
           this._reading.abort();
           this._reading = undefined;
         } else {
-          const body = bodyWithoutToken(await refusalOf(response), token);
-          if (!signal.aborted) this._refuse(response, body);
+          const body = await refusalOf(response);
+          if (!signal.aborted) this._refuse(response, body, token);
           return undefined;
         }
         response.body?.cancel().catch(() => {});
@@ -281,9 +281,9 @@ export class SseTransport implements Transport {
   }
 
   /** Report a rejected stream to the session. */
-  private _refuse(response: Response, body: string): void {
+  private _refuse(response: Response, body: string, token: string): void {
     const status = statusOf(response);
-    const error = readError(response, body, this._clock.wallMs());
+    const error = readError(response, body, token, this._clock.wallMs());
     if (status === 401) this._put(authError(error));
     else if (REFUSED.includes(status)) {
       for (const frame of this._subscriptions.denied(error)) this._put(frame);

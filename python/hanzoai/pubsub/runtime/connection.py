@@ -107,7 +107,7 @@ class Connection:
         self._task: asyncio.Task[None] | None = None
         self._turn = 0
         self._paused = False
-        self._tokens: tuple[str, ...] = ()  # the last two sent: a server may still quote the older
+        self._tokens: tuple[str, ...] = ()  # the last two: a server may still quote the older
 
     @property
     def idle(self) -> int:
@@ -119,7 +119,7 @@ class Connection:
     def send(self, frame: ClientFrame, /) -> None:
         """See ``Ports``."""
         if type(frame) is AuthFrame:
-            self._tokens = (frame.token, *self._tokens[:1])
+            self._tokens = tuple(dict.fromkeys((frame.token, *self._tokens)))[:2]
         if self._dialect is not None:
             self._dialect.send(frame)
         elif self._transport is not None:
