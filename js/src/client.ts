@@ -123,7 +123,7 @@ export class PubSub<Topics extends object = AnyTopics> {
    */
   async connect(options: Waiting = {}): Promise<void> {
     checkCall(options);
-    await this._live.operate(options, ({ connected }, timed) => connected(timed));
+    await this._live.operate(options, (background, timed) => background.connected(timed));
   }
 
   /**
@@ -194,7 +194,7 @@ export class PubSub<Topics extends object = AnyTopics> {
     const driver = this._live;
     const patterns = patternsOf(topics, options);
     if (!patterns) return refuse(driver, topics, options);
-    return driver.operate(options, ({ subscribe }, timed) => subscribe(patterns, timed));
+    return driver.operate(options, (background, timed) => background.subscribe(patterns, timed));
   }
 
   /**

@@ -12,31 +12,33 @@ import type { Timed } from './waiting.js';
 import { watch } from './watch.js';
 
 /** The operations of a client. */
-export interface Background {
+export class Background {
   readonly deliveries: Deliveries;
   readonly publisher: Publisher;
-  connected(options: Timed): Promise<void>;
+
+  /** Add the operations to the session of a client. */
+  constructor(private readonly _client: Client) {
+    const { session } = _client;
+    this.deliveries = new Deliveries(_client);
+    this.publisher = new Publisher(_client, this.deliveries);
+    session.lifecycle.operations = new Operations(session, this.deliveries, this.publisher);
+  }
+
+  connected(options: Timed): Promise<void> {
+    return connected(this._client, options);
+  }
+
   /** Watch for the network, for a page that is shown again, and for the end of a suspension. */
-  watch(): void;
+  watch(): void {
+    // Without it, an unanswered ping detects the loss: the page of a simulated browser may reject
+    // the signal of its listeners.
+    watch(this._client).catch(() => {});
+  }
+
   subscribe<Data>(
     topics: readonly string[],
     options: SubscribeOptions<Data> & Timed,
-  ): Promise<Subscription<Data>>;
-}
-
-/** Add the operations to a client and its session. */
-export function background(client: Client): Background {
-  const { session } = client;
-  const deliveries = new Deliveries(client);
-  const publisher = new Publisher(client, deliveries);
-  session.lifecycle.operations = new Operations(session, deliveries, publisher);
-  return {
-    deliveries,
-    publisher,
-    connected: (options) => connected(client, options),
-    // Without it, an unanswered ping detects the loss: the page of a simulated browser may reject
-    // the signal of its listeners.
-    watch: () => void watch(client).catch(() => {}),
-    subscribe: (topics, options) => subscribe(client, deliveries, publisher, topics, options),
-  };
+  ): Promise<Subscription<Data>> {
+    return subscribe(this._client, this.deliveries, this.publisher, topics, options);
+  }
 }

@@ -41,6 +41,7 @@ export class Driver implements Owner, Ports {
   readonly clock: Clock;
   readonly listeners: Listeners;
   readonly tokens: TokenSource;
+  readonly session: OperatedSession;
   state: StateName = 'initialized';
   /** Since when there has been no connection, by the clock; only for texts of errors. */
   declare disconnectedSince: number;
@@ -62,7 +63,6 @@ export class Driver implements Owner, Ports {
   });
   /** Number of calls that wait for it. */
   private _entering = 0;
-  private _session: Session | undefined;
   private _error: PubSubError | undefined;
   private readonly _over = new AbortController();
   /** Aborted when the client has ended. */
@@ -91,17 +91,10 @@ export class Driver implements Owner, Ports {
     this.clock = environment.clock;
     this.listeners = new Listeners(options.logger);
     this.tokens = new TokenSource(options, this.clock);
-  }
-
-  /** Created at the first use, because the platform may not support it. */
-  get session(): OperatedSession {
-    if (this._session) return this._session as OperatedSession;
-    const { options, environment } = this;
     const isBare =
       DEVELOPMENT && options.transport === 'auto' && environment.hasWebSocket?.(options) === false;
     const settings: ClientOptions = isBare ? { ...options, transport: 'sse' } : options;
-    this._session = new Session(settings, this, environment.random);
-    return this._session as OperatedSession;
+    this.session = new Session(settings, this, environment.random) as OperatedSession;
   }
 
   /** Call into the session, then perform its effects. */
@@ -261,8 +254,8 @@ export class Driver implements Owner, Ports {
 
   /** The operations of the client, which load beside its first connection. */
   async background(): Promise<void> {
-    const { background } = await BACKGROUND.load();
-    this._background ??= background(this);
+    const { Background } = await BACKGROUND.load();
+    this._background ??= new Background(this);
     this._provide(this._background);
   }
 
