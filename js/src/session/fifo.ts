@@ -47,12 +47,8 @@ export class Fifo<Value extends object> {
 
   /** The first value that passes the test. */
   _find(test: (value: Value) => boolean): Value | undefined {
-    const { _values: values } = this;
-    for (let place = this._gone; place < values.length; place += 1) {
-      const value = values[place] as Value;
-      if (test(value)) return value;
-    }
-    return undefined;
+    const { _first: first } = this;
+    return first && test(first) ? first : this._all().find(test);
   }
 
   /** Remove the first value, and return it. */
