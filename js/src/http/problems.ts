@@ -27,9 +27,13 @@ const MEANINGS: Readonly<Record<number, string>> = {
   504: 'unavailable',
 };
 
-/** Who answered, and what may be wrong with the address if that is not a PubSub server. */
-export interface Elsewhere extends Doubt {
+/** The request, and what may be wrong with its address if no PubSub server answered. */
+export interface Asked extends Doubt {
+  /** Who answered. */
   readonly host?: string;
+  /** The token of the request, which some servers quote. */
+  readonly token?: string | undefined;
+  readonly topic?: string | undefined;
 }
 
 const WAIT_MAX = 3_600_000;
@@ -43,17 +47,13 @@ const UPGRADE = 426;
  * Reads `application/problem+json` (RFC 9457) and the formats of plain peers: `{code, message}`,
  * `{error: {...}}`, `{error: "..."}`, `{detail: "..."}`, or nothing readable.
  *
- * @param token The token of its request, which some servers quote.
  * @param wall Unix milliseconds, for dates in `Retry-After`.
- * @param elsewhere Who answered, and what to say if that may not be the HTTP API.
  */
 export function readError(
   response: Response,
   body: string,
-  token: string,
   wall: number,
-  topic?: string,
-  { host = 'The server', problem, remedy: own }: Elsewhere = {},
+  { host = 'The server', token, topic, problem, remedy: own }: Asked = {},
 ): PubSubError {
   const status = statusOf(response);
   const whole = parse(body) ?? {};

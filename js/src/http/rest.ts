@@ -246,8 +246,10 @@ export class Rest {
     const status = statusOf(response);
     const refused = NOT_DONE.includes(status);
     const unknown = status >= 500 && !refused && status !== 501;
-    const error = readError(response, body, token, this._clock.wallMs(), topic, {
+    const error = readError(response, body, this._clock.wallMs(), {
       host,
+      token,
+      topic,
       ...(DEVELOPMENT && doubt),
     });
     return { error, again: refused || (unknown && mayRepeat), unknown };

@@ -258,8 +258,7 @@ export class SseTransport implements Transport {
     try {
       while (true) {
         const request = { ...this._subscriptions.request(this._clientId), headers: STREAM };
-        const token = this._token ?? '';
-        const response = await ask(this._options, token, request, signal);
+        const response = await ask(this._options, this._token ?? '', request, signal);
         const { status } = response;
         if (isStream(response)) return response;
         if (MISSING.includes(status) && !this._subscriptions.plain) {
@@ -270,7 +269,7 @@ export class SseTransport implements Transport {
           this._reading = undefined;
         } else {
           const body = await refusalOf(response);
-          if (!signal.aborted) this._refuse(response, body, token);
+          if (!signal.aborted) this._refuse(response, body);
           return undefined;
         }
         response.body?.cancel().catch(() => {});
@@ -281,9 +280,9 @@ export class SseTransport implements Transport {
   }
 
   /** Report a rejected stream to the session. */
-  private _refuse(response: Response, body: string, token: string): void {
+  private _refuse(response: Response, body: string): void {
     const status = statusOf(response);
-    const error = readError(response, body, token, this._clock.wallMs());
+    const error = readError(response, body, this._clock.wallMs(), { token: this._token });
     if (status === 401) this._put(authError(error));
     else if (REFUSED.includes(status)) {
       for (const frame of this._subscriptions.denied(error)) this._put(frame);
