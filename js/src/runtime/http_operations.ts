@@ -52,7 +52,7 @@ export class HttpApi {
 
   constructor(private readonly _client: Client) {
     const { options, environment, clock } = _client;
-    this._rest = new Rest(options, new HttpTokens(_client), clock, () => environment.random());
+    this._rest = new Rest(options, new HttpTokens(_client), clock, environment.random);
   }
 
   /**

@@ -1,13 +1,13 @@
 /** Subscriptions with `types` or own presence: loaded with the first of them. */
 
 import { DEVELOPMENT } from '../build.js';
-import type { Outcome } from '../session/ports.js';
 import { checkType, invalid, kind, PATTERNS_MAX } from '../settings/checks.js';
 import { isWildcard } from '../topics.js';
 import type { JsonObject, Message } from '../values.js';
 import { isObject, isSome, isText } from '../wire/guard.js';
 import type { Client } from './client.js';
 import type { Filter, Inbox } from './inbox.js';
+import type { Publisher } from './publisher.js';
 import { checkPresence } from './refusals.js';
 import { rejected } from './rejected.js';
 
@@ -18,13 +18,13 @@ const SKIPPED = 100_000;
  * Check `types` and `presence` of a subscription, and let its inbox keep the types. When the server
  * has answered, set the presence of this client, and report a rejection.
  *
- * @param setPresence Sets it for one topic.
+ * @param publisher Sets it for one topic.
  * @throws InvalidOption One of them is not valid; `field` names it.
  * @throws InvalidPayload The presence is not plain JSON.
  */
 export function prepareInbox(
   { listeners, maxPayload }: Client,
-  setPresence: (topic: string, own: JsonObject) => Promise<Outcome>,
+  publisher: Publisher,
   inbox: Inbox,
   { types, presence }: { readonly types?: unknown; readonly presence?: unknown },
 ): void {
@@ -39,7 +39,7 @@ export function prepareInbox(
     if (inbox.finished) return;
     for (const topic of inbox.granted) {
       if (isWildcard(topic)) continue;
-      void setPresence(topic, own).then((outcome) => {
+      void publisher.setPresence(topic, own).then((outcome) => {
         if (outcome.kind !== 'rejected' || outcome.code === 'closed') return;
         listeners.report(rejected(outcome, topic));
       });

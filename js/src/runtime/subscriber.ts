@@ -47,7 +47,7 @@ export async function subscribe<Data>(
   const special = types ?? (typeof presence === 'boolean' ? undefined : presence);
   if (special !== undefined) {
     const { prepareInbox } = await client.part(PARTS.arguments, options);
-    prepareInbox(client, (...own) => publisher.setPresence(...own), inbox, options);
+    prepareInbox(client, publisher, inbox, options);
   }
   // From here to its listener, nothing waits.
   signal?.throwIfAborted();
