@@ -76,12 +76,26 @@ def _doubts(settings: Settings) -> Iterator[str]:
             f"the keys of IAM are fetched from {url.hostname} over http://, where anyone on the"
             " network can insert other keys; set iam_jwks_url to an https:// URL"
         )
+    yield from _hidden_rules(settings)
     if settings.api_keys_file is not None:
         yield from _expired_keys(settings.api_keys_file)
     for name in ("tls_cert", "mesh_tls_cert", "audit_kafka_cert"):
         certificate: Path | None = getattr(settings, name)
         if certificate is not None:
             yield from _validity(name, certificate)
+
+
+def _hidden_rules(settings: Settings) -> Iterator[str]:
+    try:
+        policy = access.build_policy(settings)
+    except StartError:
+        # This prevents a start, so it is reported as a problem.
+        return
+    for rule, earlier in policy.hidden():
+        yield (
+            f"rules: {rule.title} never applies, because {earlier.title} matches all of its topics;"
+            " write it before that rule, or take it out"
+        )
 
 
 def _validity(name: str, certificate: Path) -> Iterator[str]:

@@ -442,6 +442,17 @@ def test_a_usual_configuration_causes_no_warning() -> None:
         assert preflight.warnings(load(given)) == []
 
 
+def test_an_access_rule_that_never_applies_is_a_warning(tmp_path: Path) -> None:
+    file = tmp_path / "rules.yaml"
+    who = {"authenticated": True}
+    rules = [{"pattern": "demo.**", "require": who}, {"pattern": "demo.<room>", "require": who}]
+    file.write_text(yaml.safe_dump({"rules": rules}), encoding="utf-8")
+    assert preflight.warnings(load({"rules": str(file), "dev": True})) == [
+        "rules: rule 2 of rules.yaml (`demo.<room>`) never applies, because rule 1 of rules.yaml"
+        " (`demo.**`) matches all of its topics; write it before that rule, or take it out"
+    ]
+
+
 def test_an_api_key_that_has_expired_is_a_warning_of_check_config(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -431,3 +431,32 @@ def test_a_pattern_of_many_stars_is_answered_at_once() -> None:
     assert may_overlap(parse(many), many, {})
     assert covers(parse("**.a"), many) is None
     assert rule_patterns.MAX_PATTERN == 255
+
+
+@pytest.mark.parametrize(
+    ("patterns", "hidden"),
+    [
+        (["a.**", "a.b.**", "a.<x>"], [(2, 1), (3, 1)]),
+        (["a.<x>.c", "a.b.c", "a.*.c", "a.<y>.<z>"], [(2, 1), (3, 1)]),
+        (["**", "a.b"], [(2, 1)]),
+        (["a.b", "a.<x>", "a.**", "*.b", "**"], []),
+        (["a.**", "a", "b.**"], []),
+        (["a.<x>.<x>", "a.<x>.<y>", "a.b.b"], [(3, 1)]),
+    ],
+)
+def test_a_rule_that_an_earlier_one_hides_is_found(
+    patterns: list[str], hidden: list[tuple[int, int]], tmp_path: Path
+) -> None:
+    file = tmp_path / "rules.yaml"
+    rules = [{"pattern": each, "require": {"authenticated": True}} for each in patterns]
+    file.write_text(yaml.safe_dump({"rules": rules}), encoding="utf-8")
+    found = Policy(load_rules([file])).hidden()
+    assert [(rule.number, earlier.number) for rule, earlier in found] == hidden
+
+
+def test_rules_of_the_server_hide_none_of_each_other_and_are_not_compared_with_others(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "rules.yaml"
+    file.write_text("rules: [{pattern: '**', require: {authenticated: true}}]", encoding="utf-8")
+    assert [*Policy(load_rules([file, DEFAULT_RULES, DEV_RULES])).hidden()] == []

@@ -9,6 +9,7 @@ no one; `{require: …}`, users who meet that requirement. Administrators may do
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,7 @@ from pubsub_server.access import requirements, rule_patterns
 from pubsub_server.settings import documents
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from pubsub_server.access.requirements import Requirement
     from pubsub_server.access.rule_patterns import RulePattern
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 DEFAULT_RULES = Path(__file__).with_name("default_rules.yaml")
 DEV_RULES = Path(__file__).with_name("dev_rules.yaml")
 MAX_RULES = 10_000
+MAX_COMPARED = 20_000
+"""Maximum pairs of rules that a start compares to find rules that never apply: it must be fast."""
 MAX_KNOWN = 10_000
 """Maximum topics for which the matching rule is cached."""
 
@@ -132,6 +135,24 @@ class Policy:
             bindings = rule_patterns.covers(rule.pattern, pattern)
             return bindings is not None and requirements.met(rule.require, identity, bindings)
         return False
+
+    def hidden(self) -> Iterator[tuple[Rule, Rule]]:
+        """Rules that never apply, each with an earlier rule of its file that matches its topics."""
+        last: Rule | None = None
+        for rule, earlier in islice(self._pairs(), MAX_COMPARED):
+            topics = rule_patterns.topics_of(rule.pattern)
+            if rule is not last and rule_patterns.covers(earlier.pattern, topics) is not None:
+                last = rule
+                yield rule, earlier
+
+    def _pairs(self) -> Iterator[tuple[Rule, Rule]]:
+        """Each rule with each earlier one of its file that can match the same topics."""
+        for rule in self.rules:
+            for earlier in self._candidates(rule_patterns.topics_of(rule.pattern)):
+                if earlier is rule:
+                    break
+                if earlier.source == rule.source:
+                    yield rule, earlier
 
     def may_administer(self, identity: Identity) -> bool:
         """Whether this identity may list topics and inject faults. H-075."""

@@ -64,6 +64,11 @@ def parse(text: str) -> RulePattern:
     return RulePattern(text, segments, frozenset(names))
 
 
+def topics_of(pattern: RulePattern) -> str:
+    """The pattern of a subscription that matches all topics of a rule."""
+    return ".".join("*" if each.startswith("<") else each for each in pattern.segments)
+
+
 def bind(pattern: RulePattern, topic: str) -> dict[str, str] | None:
     """The values of the placeholders, or None if the pattern does not match the topic."""
     parts = topic.split(".")
