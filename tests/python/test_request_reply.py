@@ -227,6 +227,39 @@ async def test_a_retry_gets_the_reply_that_came_too_late(pubsub_memory: MemorySe
     assert calls == 2
 
 
+async def test_a_late_reply_does_not_answer_a_request_on_another_topic(
+    pubsub_memory: MemoryServer,
+) -> None:
+    asking, answering = pubsub_memory.client(), pubsub_memory.client()
+    go = asyncio.Event()
+
+    async def reserve(_: Message) -> str:
+        await go.wait()
+        return "reserved"
+
+    async with (
+        answering.respond("demo.reserve", reserve),
+        answering.respond("demo.charge", lambda _: "charged"),
+    ):
+        with pytest.raises(RequestTimeout):
+            await within(pubsub_memory, asking.request("demo.reserve", 1, timeout=1, id="order-7"))
+        go.set()
+        await clock_of(pubsub_memory).advance(1)
+        assert (await asking.request("demo.charge", 1, id="order-7")).data == "charged"
+        assert (await asking.request("demo.reserve", 1, id="order-7")).data == "reserved"
+
+
+async def test_a_request_waits_longer_than_other_operations_for_a_connection(
+    pubsub_memory: MemoryServer,
+) -> None:
+    asking, answering = pubsub_memory.client(operation_timeout=1), pubsub_memory.client()
+    async with answering.respond(TOPIC, add):
+        with pubsub_memory.refusing():
+            request = asyncio.ensure_future(asking.request(TOPIC, [1, 2], timeout=60))
+            await clock_of(pubsub_memory).advance(10)
+        assert (await within(pubsub_memory, request)).data == 3
+
+
 async def test_a_retry_gets_the_reply_to_a_call_that_was_cancelled(
     pubsub_memory: MemoryServer,
 ) -> None:

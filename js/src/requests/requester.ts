@@ -22,6 +22,9 @@ const TOPICS_MAX = 100;
 /** Maximum remembered requests without a reply, and maximum late replies kept for a retry. */
 const LATE_MAX = 100;
 
+/** Milliseconds to wait for a subscription, including outages: a day. */
+const PATIENCE = 86_400_000;
+
 /** @internal The interface of a client for requests. */
 export type Client = Pick<PubSub, 'subscribe' | 'publish' | 'on'>;
 
@@ -74,7 +77,9 @@ export function requesterOf(client: Client): Requester {
 class Requester {
   private readonly _nonce = messageId().slice(-16).toLowerCase();
   private readonly _inboxes = new Map<string, Inbox>();
-  /** By id; a retry is published with the same `ttl`, because it is the same message. */
+  /**
+   * By reply topic and id; a retry is published with the same `ttl`, because it is the same message.
+   */
   private readonly _late = new Map<string, { readonly ttl: number; reply?: Message }>();
 
   constructor(private readonly _client: Client) {}
@@ -90,7 +95,8 @@ class Requester {
     signal?.throwIfAborted();
     const driver = driverOf(this._client);
     const { timeout: limit, end: ends } = driver.timed(options);
-    const late = this._late.get(id);
+    const key = `${where} ${id}`;
+    const late = this._late.get(key);
     if (late?.reply) return readReply(late.reply, topic);
     const ttl = late?.ttl ?? Math.ceil(limit / 1000);
     const inbox = this._inbox(where);
@@ -112,7 +118,7 @@ class Requester {
       const reply = await new Promise<Message>((resolve, fail) => {
         const reject = (error: unknown): void => {
           // At once: the reply may arrive before the call ends.
-          this._remember(id, ttl);
+          this._remember(key, ttl);
           fail(error instanceof OperationTimeout ? timedOut(!error.outcomeUnknown) : error);
         };
         inbox.waiting.set(id, { resolve, reject });
@@ -141,8 +147,9 @@ class Requester {
     let inbox = this._inboxes.get(topic);
     if (!inbox) {
       inbox = {
-        // The call whose reply was missed gets `RequestTimeout`.
-        subscription: this._client.subscribe(topic, { onGap: () => {} }),
+        // The call whose reply was missed gets `RequestTimeout`. An outage may outlast
+        // `operationTimeout`; the timeout of each call ends its wait.
+        subscription: this._client.subscribe(topic, { onGap: () => {}, timeout: PATIENCE }),
         waiting: new Map(),
         isGranted: false,
       };
@@ -176,13 +183,13 @@ class Requester {
   private _receive(inbox: Inbox, message: Message): void {
     const id = requestOf(message) ?? '';
     const waiting = inbox.waiting.get(id);
-    const late = this._late.get(id);
+    const late = this._late.get(`${message.topic} ${id}`);
     if (late) late.reply = message;
     waiting?.resolve(message);
   }
 
-  private _remember(id: string, ttl: number): void {
-    if (!this._late.has(id)) this._late.set(id, { ttl });
+  private _remember(key: string, ttl: number): void {
+    if (!this._late.has(key)) this._late.set(key, { ttl });
     for (const oldest of this._late.keys()) {
       if (this._late.size <= LATE_MAX) break;
       this._late.delete(oldest);

@@ -176,6 +176,37 @@ test('a retry gets the late reply, and the work is done once', async () => {
   await server.stop();
 });
 
+test('a late reply does not answer a request on another topic', async () => {
+  const server = await started();
+  let go = (): void => {};
+  const gate = new Promise<void>((resolve) => {
+    go = resolve;
+  });
+  await respond(server.client(), 'demo.reserve', () => gate.then(() => 'reserved'));
+  await respond(server.client(), 'demo.charge', () => 'charged');
+  const client = server.client();
+  const id = 'order-7';
+  const late = request(client, 'demo.reserve', 1, { timeout: 1_000, id });
+  await assert.rejects(within(server, late), RequestTimeout);
+  go();
+  await server.clock.advance(1_000);
+  assert.equal((await within(server, request(client, 'demo.charge', 1, { id }))).data, 'charged');
+  assert.equal((await within(server, request(client, 'demo.reserve', 1, { id }))).data, 'reserved');
+  await server.stop();
+});
+
+test('a request waits longer than other operations for a connection', async () => {
+  const server = await started();
+  await respond(server.client(), TOPIC, add);
+  const client = server.client({ operationTimeout: 1_000 });
+  const refusing = server.refusing();
+  const asked = request(client, TOPIC, [1, 2], { timeout: 60_000 });
+  await server.clock.advance(10_000);
+  refusing[Symbol.dispose]();
+  assert.equal((await within(server, asked)).data, 3);
+  await server.stop();
+});
+
 test('a retry returns the reply to a call that its signal ended', async () => {
   const server = await started();
   const client = server.client();

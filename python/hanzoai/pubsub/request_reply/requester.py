@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import secrets
 from collections import OrderedDict
@@ -71,7 +72,8 @@ class Requester:
         self._client = client
         self._nonce = secrets.token_hex(_NONCE_BYTES)
         self._inboxes: OrderedDict[str, _Inbox] = OrderedDict()
-        self._late: OrderedDict[str, _Unanswered] = OrderedDict()
+        # By reply topic and id: ids are separate for each topic.
+        self._late: OrderedDict[tuple[str, str], _Unanswered] = OrderedDict()
 
     async def request(
         self,
@@ -89,7 +91,7 @@ class Requester:
         else:
             check_request_id(id)
         where = reply_topic(topic, self._nonce) if reply_to is None else validate_topic(reply_to)
-        earlier = self._late.get(id)
+        earlier = self._late.get((where, id))
         if earlier is not None and earlier.reply is not None:
             return _opened(earlier.reply, topic)
         ttl = retention(timeout) if earlier is None else earlier.ttl
@@ -131,7 +133,7 @@ class Requester:
             del inbox.waiting[id]
             inbox.users -= 1
             if returned is None:
-                self._remember(id, ttl)
+                self._remember((where, id), ttl)
                 if reply.done() and not reply.cancelled() and reply.exception() is None:
                     # It arrived as the call was cancelled.
                     self._receive(inbox, reply.result())
@@ -140,8 +142,11 @@ class Requester:
 
     async def _ask(self, inbox: _Inbox, topic: str, message: dict[str, Any], ends: float) -> None:
         """Subscribe to the replies, then publish the request."""
-        await inbox.subscription
-        inbox.granted = True
+        while not inbox.granted:
+            # An outage may outlast `operation_timeout`; the timeout of the call ends the wait.
+            with contextlib.suppress(OperationTimeout):
+                await inbox.subscription
+                inbox.granted = True
         clock = self._client.clock
         await self._client.publish(topic, message, timeout=max(0.001, ends - clock.now()))
 
@@ -183,11 +188,11 @@ class Requester:
         reply = inbox.waiting.get(id)
         if reply is not None and not reply.done():
             reply.set_result(message)
-        elif (late := self._late.get(id)) is not None:
+        elif (late := self._late.get((message.topic, id))) is not None:
             late.reply = message
 
-    def _remember(self, id: str, ttl: int) -> None:
-        self._late.setdefault(id, _Unanswered(ttl))
+    def _remember(self, key: tuple[str, str], ttl: int) -> None:
+        self._late.setdefault(key, _Unanswered(ttl))
         while len(self._late) > _LATE_MAX:
             self._late.popitem(last=False)
 
