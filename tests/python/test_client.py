@@ -248,6 +248,16 @@ async def test_echo_off_keeps_back_own_messages_and_no_others(pubsub_memory: Mem
         assert (await anext(sub)).data == 4
 
 
+async def test_echo_off_keeps_a_message_with_the_id_of_an_own_one_on_another_topic(
+    pubsub_memory: MemoryServer,
+) -> None:
+    ps = pubsub_memory.client(echo=False)
+    async with ps.subscribe("orders.*") as sub:
+        await ps.publish("orders.created", {"data": 1}, id="order-7")
+        await pubsub_memory.publish("orders.paid", {"data": 2, "id": "order-7"})
+        assert (await anext(sub)).data == 2
+
+
 async def test_echo_off_remembers_the_ids_of_requests_that_are_sent(
     pubsub_server: ThreadedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,6 +24,7 @@ from hanzoai.pubsub.generated.wire import (
     MessageFrame,
     PingFrame,
     PongFrame,
+    Publication,
     PublishedFrame,
     PublishResult,
     SubscribedFrame,
@@ -645,14 +646,15 @@ async def test_a_subscription_of_which_nothing_is_granted_ends(rig: Rig) -> None
 async def test_own_messages_are_kept_back_where_echo_is_off() -> None:
     rig = Rig(echo=False)
     inbox = rig.inbox()
-    rig.driver.deliveries.remember_own(["m2"], 0)
+    rig.driver.deliveries.remember_own([Publication(topic="a", data=2, id="m2")], 0)
     rig.session.answer(
         events.Woke, *(effects.Deliver(1, message(seq).message) for seq in range(1, 4))
     )
     rig.wake()
     taken = [inbox.take() for _ in range(2)]
     assert [entry.data for entry in taken if isinstance(entry, Message)] == [1, 3]
-    rig.driver.deliveries.remember_own((f"other{n}" for n in range(10_001)), 0)
+    others = (Publication(topic="a", data=None, id=f"other{n}") for n in range(10_001))
+    rig.driver.deliveries.remember_own(others, 0)
     rig.session.answer(events.Woke, effects.Deliver(1, message(2).message))
     rig.wake()
     assert inbox.take() is not None

@@ -125,7 +125,8 @@ export class SocketCarrier implements Carrier {
   private _socket: WebSocketLike | undefined;
   private _waiting: SignedEvent[] = [];
   private _ended: Error | undefined;
-  private _wake: (() => void) | undefined;
+  /** The iterations that wait. */
+  private _queue: (() => void)[] = [];
   /** A publisher that does not read does not collect its own messages. */
   private _wanted: boolean;
 
@@ -231,10 +232,7 @@ export class SocketCarrier implements Carrier {
       if (event) yield event;
       else if (!this._socket) return;
       else if (this._ended) throw this._ended;
-      else
-        await new Promise<void>((resolve) => {
-          this._wake = resolve;
-        });
+      else await new Promise<void>((resolve) => this._queue.push(resolve));
     }
   }
 
@@ -243,7 +241,7 @@ export class SocketCarrier implements Carrier {
     this._socket = undefined;
     this._waiting = [];
     socket?.close(1000);
-    this._wake?.();
+    this._wake();
   }
 
   private _take(data: unknown): void {
@@ -258,12 +256,16 @@ export class SocketCarrier implements Carrier {
       return;
     }
     this._waiting.push(this._verify(frame));
-    this._wake?.();
+    this._wake();
   }
 
   private _end(error: Error): void {
     this._ended ??= error;
-    this._wake?.();
+    this._wake();
+  }
+
+  private _wake(): void {
+    for (const wake of this._queue.splice(0)) wake();
   }
 
   private _verify(frame: Uint8Array): SignedEvent {

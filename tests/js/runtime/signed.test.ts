@@ -410,6 +410,23 @@ test('an iteration continues where an earlier one stopped', async () => {
   await topic.close();
 });
 
+test('each of two waiting iterations gets a message, and both end', async () => {
+  const url = server.ws;
+  const reader = new SignedTopic({ url, owner: OWNER, id: 'two-readers', WebSocket: Socket });
+  const writer = new SignedTopic({ url, key: KEY, id: 'two-readers', WebSocket: Socket });
+  const iterations = [reader.events(), reader.events()];
+  await reader.connect();
+  const waiting = Promise.all(iterations.map((events) => events.next()));
+  await writer.publish(bytes('one'));
+  await writer.publish(bytes('two'));
+  const found = await bounded(waiting, 'a message for each');
+  assert.deepEqual(found.map(({ value }) => (value as SignedMessage).data).sort(), ['one', 'two']);
+  const ends = Promise.all(iterations.map((events) => events.next()));
+  await turns();
+  await Promise.all([reader.close(), writer.close()]);
+  for (const { done } of await bounded(ends, 'the end of both')) assert.ok(done);
+});
+
 test('a publisher with two iterations has one subscription', async () => {
   const ps = server.client({ token: server.token('--user', 'root', '--admin') });
   const topic = new SignedTopic({ client: ps, id: 'twice', key: KEY });

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from hanzoai.pubsub.errors import PubSubError
-    from hanzoai.pubsub.generated.wire import Denial, Message
+    from hanzoai.pubsub.generated.wire import Denial, Message, Publication
     from hanzoai.pubsub.runtime.inbox import Inbox
     from hanzoai.pubsub.values import PresenceChange
 
@@ -34,7 +34,7 @@ class Deliveries:
         self.near_limit: Final[set[Inbox]] = set()
         self.give_way = False
         self.largest: float = 0
-        self._own_ids: dict[str | None, None] = {}
+        self._own: dict[tuple[str, str | None], None] = {}
 
     # ------------------------------------------------------------ routing
 
@@ -52,16 +52,16 @@ class Deliveries:
         self.near_limit.discard(inbox)
         return True
 
-    def remember_own(self, ids: Iterable[str | None], unsettled: int) -> None:
+    def remember_own(self, messages: Iterable[Publication], unsettled: int) -> None:
         """Skip messages of this client for its own subscriptions, because ``echo`` is off.
 
         Args:
-            ids: Their ids.
+            messages: The messages. Others may use the same ids on other topics.
             unsettled: Number of earlier messages without an outcome, which are not forgotten.
         """
-        own = self._own_ids
-        for id in ids:
-            own[id] = None
+        own = self._own
+        for one in messages:
+            own[one.topic, one.id] = None
         while len(own) > _OWN_IDS + unsettled:
             del own[next(iter(own))]
 
@@ -87,9 +87,11 @@ class Deliveries:
         inbox = self._inboxes.get(sub)
         if inbox is None:
             return
-        own = self._own_ids
+        own = self._own
         if own or inbox.types is not None:
-            messages = [one for one in messages if one.id not in own and inbox.takes(one)]
+            messages = [
+                one for one in messages if (one.topic, one.id) not in own and inbox.takes(one)
+            ]
         if inbox.put(messages, many):
             self.near_limit.add(inbox)
             if many or inbox.full:

@@ -111,7 +111,7 @@ class HttpApi:
                 return None
             if not self._driver.options.echo:
                 # Publishes that wait here are not sent, so the session does not count them.
-                self._driver.deliveries.remember_own([one.id for one in messages], 0)
+                self._driver.deliveries.remember_own(messages, 0)
             left = deadline - now()
             if publish.batch:
                 results = await self.rest.publish_many(messages, timeout=left)

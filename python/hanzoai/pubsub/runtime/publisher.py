@@ -158,8 +158,7 @@ class Publisher:
         if driver.failures.state == "initialized":
             driver.connect()
         if not driver.options.echo:
-            ids = (one.id for one in publish.messages)
-            driver.deliveries.remember_own(ids, len(driver.session.publishes))
+            driver.deliveries.remember_own(publish.messages, len(driver.session.publishes))
         return driver.settled(publish.ref, deadline, driver.session.publish, publish)
 
     async def _request(self, publish: Publish, deadline: float, via: Via) -> Outcome:
