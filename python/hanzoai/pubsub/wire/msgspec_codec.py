@@ -99,7 +99,7 @@ def read_messages(frames: Sequence[bytes]) -> list[Message]:
     is_run = first.seq is not None and type not in PRESENCE
     for frame, due in zip(read, count(first.seq or 0)):
         message = frame.message
-        if message.seq != due:
+        if (seq := message.seq) != due:
             is_run = False
         if message.topic != topic:
             topic = message.topic
@@ -130,7 +130,7 @@ def read_messages(frames: Sequence[bytes]) -> list[Message]:
         fields["sender"] = sender_model
         fields["timestamp"] = message.timestamp
         fields["ttl"] = message.ttl
-        fields["seq"] = message.seq
+        fields["seq"] = seq
         fields["meta"] = message.meta
         messages.append(envelope)
     return Run(messages, first.seq) if is_run and first.seq is not None else messages
@@ -150,4 +150,4 @@ def _write(fields: object) -> bytes:
 @cache
 def fast_codec() -> Codec:
     """Return the codec with msgspec."""
-    return Codec(read_messages, (), partial(encode, write=_write), burst=96)
+    return Codec(read_messages, (), partial(encode, write=_write), burst=128)
