@@ -7,8 +7,8 @@ import hmac
 import logging
 import os
 import socket
-from contextlib import AsyncExitStack, suppress
-from typing import Any
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
@@ -21,6 +21,9 @@ from tests.server.mesh.proxies import Relay
 from tests.server.mesh.rig import MeshNode, joined, node, nodes
 from tests.server.mesh.seed_peer import SeedPeer, names, seed_listener, seed_peer
 from tests.server.protocols.peers import BOUND, until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
 
 KEY = "a shared key of a test"
 LABEL = b"hanzo-pubsub mesh 1"
@@ -282,9 +285,10 @@ async def test_a_peer_that_is_refused_for_its_version_gets_the_version_of_this_n
     assert (msgspec.msgpack.decode(ours[5:])["version"], end) == (1, b"closed")
 
 
-async def test_a_configured_address_of_another_version_is_logged_once(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+@asynccontextmanager
+async def node_of_a_later_version() -> AsyncGenerator[str]:
+    """Listen as a node of another version; yields its address."""
+
     def greet_as_later(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         theirs = pack({**later, "nonce": os.urandom(16)})
         writer.write(b"\x07" + len(theirs).to_bytes(4) + theirs)
@@ -292,9 +296,28 @@ async def test_a_configured_address_of_another_version_is_logged_once(
 
     later = {"version": 2, "node": "z" * 16, "start": "s", "address": "", "keyed": False}
     async with await asyncio.start_server(greet_as_later, "127.0.0.1", 0) as server:
-        address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        async with node(address) as one:
-            await until(lambda: one.mesh.counts.refused >= 2)
+        yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+
+async def test_strangers_do_not_hide_what_is_wrong_with_a_node_that_another_node_has_named(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with node_of_a_later_version() as address, node() as one:
+        async with seed_peer(one.url) as stranger:
+            stranger.writer.write(b"\x06\xff\xff\xff\xff")
+            await stranger.ended()
+        async with seed_peer(one.url) as peer:
+            await greet(one, peer)
+            peer.write(10, pack([("zz", address)]))
+            await until(lambda: one.mesh.counts.refused == 2)
+    assert f"closed the connection to {address}: The peer uses version 2" in caplog.text
+
+
+async def test_a_configured_address_of_another_version_is_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with node_of_a_later_version() as address, node(address) as one:
+        await until(lambda: one.mesh.counts.refused >= 2)
     warnings = [each.getMessage() for each in caplog.records if address in each.getMessage()]
     assert warnings == [
         f"mesh: closed the connection to {address}: The peer uses version 2 of the mesh, this node"

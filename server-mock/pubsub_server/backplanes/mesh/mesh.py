@@ -136,7 +136,8 @@ class Mesh:
         self._settling = Settling(self._loop)
         # Addresses of connections that ended before the greeting, and are in the log.
         self._reported: dict[str, str] = {}
-        self._log_stranger_at = 0.0
+        # When to log the next incoming connection, and the next one to a learned address.
+        self._log_next_at = {False: 0.0, True: 0.0}
         self._announcing = False
         self._sending_members = False
         self._plain_lost = False
@@ -404,15 +405,17 @@ class Mesh:
 
         Args:
             address: The dialed address. For one from the settings, a reason is logged once, until
-                another one replaces it or the connection succeeds.
+                another one replaces it or the connection succeeds. Strangers cannot use up the
+                log lines for addresses that other nodes have named.
             reason: Why it ended.
             now: Monotonic seconds.
         """
+        is_dialed = address is not None
         if address is not None and self._members.configured(address):
             is_new = self._reported.get(address) != reason
             self._reported[address] = reason
-        elif is_new := now >= self._log_stranger_at:
-            self._log_stranger_at = now + LOG_STRANGERS_EVERY
+        elif is_new := now >= self._log_next_at[is_dialed]:
+            self._log_next_at[is_dialed] = now + LOG_STRANGERS_EVERY
         return is_new
 
     def _link(self, address: str | None) -> Link:
