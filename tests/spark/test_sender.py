@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import threading
+import traceback
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ from hanzoai.pubsub.errors import (
     PayloadTooLarge,
     PermissionDenied,
     ProtocolError,
+    PubSubError,
     RateLimited,
     Unavailable,
 )
@@ -335,6 +337,25 @@ def test_the_error_of_a_bad_row_names_the_row(peer: Peer) -> None:
     peer.answers = [httpx.Response(200, json={"results": [refused]})]
     with pytest.raises(PermissionDenied, match=r"not allowed \(topic a\.b\) \(id 'r1'\)\."):
         publish_partition([{"topic": "a.b", "data": "1", "id": "r1"}], PubSubConfig(URL))
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        (200, '{"results": [{"error": {"code": "forbidden", "message": "%s may not publish"}}]}'),
+        (403, '{"error": {"code": "forbidden", "message": "%s may not publish"}}'),
+        (400, '{"error": {"code": "bad_request", "message": "%s may not publish"}}'),
+    ],
+)
+def test_no_error_contains_the_token(status: int, body: str, peer: Peer, tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("a-secret-of-the-test/1")
+    config = PubSubConfig(URL, token_file=str(file), max_retries=0)
+    peer.answers = [httpx.Response(status, text=body % r"a-secret-of-the-test\/1")] * 3
+    with pytest.raises(PubSubError) as caught:
+        publish_partition(rows(1), config)
+    assert "a-secret" not in "".join(traceback.format_exception(caught.value))
+    assert "[token] may not publish" in str(caught.value)
 
 
 def test_a_token_that_lacks_a_permission_for_a_row_is_read_again(
