@@ -1,7 +1,7 @@
 /** Delivers messages, gaps, presence and answers to the subscriptions of one client. */
 
 import type { PubSubError } from '../errors.js';
-import type { Denial, Envelope } from '../generated/wire.js';
+import type { Denial, Envelope, Publication } from '../generated/wire.js';
 import type { DeliveryPorts } from '../session/ports.js';
 import type { Subscribe } from '../session/requests.js';
 import type { Gap, PresenceChange } from '../values.js';
@@ -13,6 +13,12 @@ import type { Entry, Inbox } from './inbox.js';
  * outcome: they may be in transit.
  */
 const OWN_IDS = 10_000;
+
+/** What identifies a message of this client. */
+type Own = Pick<Publication, 'topic' | 'id'>;
+
+/** Others may use the same id on another topic. */
+const keyOf = ({ id, topic }: Own): string => `${id} ${topic}`;
 
 /** The subscriptions of one client. */
 export class Deliveries implements DeliveryPorts {
@@ -41,9 +47,9 @@ export class Deliveries implements DeliveryPorts {
   }
 
   /** Skip messages of this client for its own subscriptions, if `echo` is off. */
-  rememberOwn(messages: readonly { readonly id?: string }[]): void {
+  rememberOwn(messages: readonly Own[]): void {
     if (this._client.options.echo) return;
-    for (const { id } of messages) this._own.add(id as string);
+    for (const one of messages) this._own.add(keyOf(one));
     const most = OWN_IDS + this._client.session.operations.publishes.size;
     for (const id of this._own) {
       if (this._own.size <= most) break;
@@ -69,7 +75,7 @@ export class Deliveries implements DeliveryPorts {
   // ---------------------------------------------------------------- ports of the session
 
   deliver(sub: number, message: Envelope, many: boolean): void {
-    if (this._own.size && this._own.has(message.id)) return;
+    if (this._own.size && this._own.has(keyOf(message))) return;
     this._put(sub, message, many);
   }
 

@@ -219,6 +219,17 @@ test('publishes that wait for room do not make the client forget its own message
   await Promise.all(all);
 });
 
+test('with echo off, a message with the id of an own one on another topic arrives', async () => {
+  const { ps, peer } = virtualClient({ echo: false });
+  const sub = await ps.subscribe('orders.*');
+  await ps.publish('orders.created', { data: 1, id: 'order-7' });
+  const { message } = peer.message('orders.paid', 1) as { readonly message: Message };
+  for (const topic of ['orders.created', 'orders.paid'])
+    peer.socket.receive({ type: 'message', message: { ...message, topic, id: 'order-7' } });
+  assert.equal(sub.stats.received, 1);
+  await ps.close();
+});
+
 test('publishes leave in the order of the calls, one by one or in batches', async () => {
   const { ps, peer } = virtualClient();
   await ps.connect();
