@@ -32,7 +32,7 @@ export interface Asked extends Doubt {
   /** Who answered. */
   readonly host?: string;
   /** The token of the request, which some servers quote. */
-  readonly token?: string | undefined;
+  readonly token?: string;
   readonly topic?: string | undefined;
 }
 

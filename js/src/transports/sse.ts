@@ -71,7 +71,8 @@ export class SseTransport implements Transport {
   private readonly _subscriptions: StreamSubscriptions;
   private readonly _over = new AbortController();
   private _receiver: Receiver | undefined;
-  private _token: string | undefined;
+  /** Empty before the first `auth`. */
+  private _token = '';
   private _clientId: string | undefined;
   private _outgoing: ClientFrame[] = [];
   private _greeting: { readonly frame: AuthOkFrame; readonly at: number } | undefined;
@@ -91,7 +92,7 @@ export class SseTransport implements Transport {
   ) {
     this.lastReceived = _clock.now();
     const tokens = {
-      current: async () => this._token ?? '',
+      current: async () => this._token,
       // Only the session renews tokens.
       replace: async (rejected: string) => (this._token === rejected ? undefined : this._token),
     };
@@ -149,7 +150,7 @@ export class SseTransport implements Transport {
   }
 
   private async _authenticate({ token, ref, client_id }: AuthFrame): Promise<void> {
-    const again = this._token !== undefined;
+    const again = !!this._token;
     this._token = token;
     this._clientId ||= client_id;
     this._authenticating = this._begin(this._authenticating);
@@ -201,7 +202,7 @@ export class SseTransport implements Transport {
     const { host } = new URL(this._options.httpUrl);
     let reason = `${host} cannot be reached.`;
     try {
-      const response = await ask(this._options, this._token ?? '', request, signal);
+      const response = await ask(this._options, this._token, request, signal);
       const isOpen = isStream(response);
       if (isOpen) response.body?.cancel().catch(() => {});
       const body = isOpen ? '' : await refusalOf(response);
@@ -258,7 +259,7 @@ export class SseTransport implements Transport {
     try {
       while (true) {
         const request = { ...this._subscriptions.request(this._clientId), headers: STREAM };
-        const response = await ask(this._options, this._token ?? '', request, signal);
+        const response = await ask(this._options, this._token, request, signal);
         const { status } = response;
         if (isStream(response)) return response;
         if (MISSING.includes(status) && !this._subscriptions.plain) {

@@ -1,5 +1,6 @@
 /** The subscriptions of one event stream, and their answers. */
 
+import { DEVELOPMENT } from '../build.js';
 import { compact } from '../compact.js';
 import type { PubSubError } from '../errors.js';
 import type { StreamSubscription, SubscribeRequest } from '../generated/http.js';
@@ -164,9 +165,12 @@ export class StreamSubscriptions {
   }
 
   /** The answers for a stream whose topics were rejected. This empties the set. */
-  denied({ code, message: text, remedy, topic: one }: PubSubError): ServerFrame[] {
-    // The error names one topic, but concerns all of them.
-    const message = text.replace(` (topic ${one})`, '');
+  denied(error: PubSubError): ServerFrame[] {
+    const { code, remedy } = error;
+    // In the development build, the text names one topic, but concerns all of them.
+    const message = DEVELOPMENT
+      ? error.message.replace(` (topic ${error.topic})`, '')
+      : error.message;
     const answers = this._wanted.map(({ frame, answered }): ServerFrame => {
       const { topics, ref } = frame;
       const denial = { code: code as Denial['code'], message };
