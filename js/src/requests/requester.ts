@@ -1,13 +1,7 @@
 /** `Requester`: the requests of one client, and the calls that wait for replies. */
 
 import { driverOf, type PubSub } from '../client.js';
-import {
-  ClosedError,
-  InvalidOption,
-  InvalidTopic,
-  OperationTimeout,
-  RequestTimeout,
-} from '../errors.js';
+import { ClosedError, InvalidOption, OperationTimeout, RequestTimeout } from '../errors.js';
 import type { Subscription } from '../runtime/subscription.js';
 import { onAbort } from '../runtime/waiting.js';
 import { checkCall } from '../settings/checks.js';
@@ -90,7 +84,8 @@ class Requester {
     checkRequestId(id);
     const where = replyTo ?? replyTopic(topic, this._nonce);
     for (const name of [topic, where]) {
-      if (!isTopic(name)) throw new InvalidTopic(undefined, { topic: String(name) });
+      // Its error describes the problem.
+      if (!isTopic(name)) await this._client.publish(name, { data });
     }
     signal?.throwIfAborted();
     const driver = driverOf(this._client);

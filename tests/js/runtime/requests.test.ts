@@ -485,7 +485,13 @@ test('closing the client and a signal end a request', async () => {
 test('arguments are checked', async () => {
   const server = await started();
   const client = server.client();
-  await assert.rejects(request(client, 'demo.*', 1), InvalidTopic);
+  for (const [topic, replyTo] of [['demo.*'], [TOPIC, 'demo.*']] as const) {
+    await assert.rejects(request(client, topic, 1, { replyTo }), (error) => {
+      assert.ok(error instanceof InvalidTopic);
+      assert.equal(error.message, "The topic 'demo.*' has the wildcard '*' at character 6.");
+      return true;
+    });
+  }
   await assert.rejects(request(client, `demo.${'x'.repeat(249)}`, 1), /too long/);
   for (const id of ['', 'x'.repeat(126)]) {
     await assert.rejects(request(client, TOPIC, 1, { id }), InvalidOption);
