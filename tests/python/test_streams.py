@@ -1229,6 +1229,20 @@ async def test_content_that_no_frame_can_carry_ends_the_stream_for_its_readers(
         await writer.write("more")
 
 
+async def test_a_write_to_a_writer_that_is_not_open_names_what_to_do(
+    pubsub_memory: MemoryServer,
+) -> None:
+    writer = stream_writer(pubsub_memory.client(), TOPIC)
+    with pytest.raises(UsageError, match="is not open") as error:
+        await writer.write("x")
+    assert error.value.remedy == "Write inside `async with`."
+    async with writer:
+        await within(pubsub_memory, writer.complete())
+    with pytest.raises(UsageError, match="has ended") as error:
+        await writer.write("x")
+    assert error.value.remedy == "Write the next answer with a new writer."
+
+
 async def test_a_reader_of_an_ended_stream_leaves_its_topic(pubsub_memory: MemoryServer) -> None:
     ps = pubsub_memory.client()
     async with stream_writer(ps, TOPIC, id="r1", listen=False) as writer:

@@ -381,9 +381,11 @@ class StreamWriter:
     def _writable(self) -> Writing:
         if self._error is not None:
             raise self._error.with_traceback(None)
-        if self._core is None or self._finished:
-            word = "is not open" if self._core is None else "has ended"
-            raise UsageError(f"The stream {word}.", remedy="Write inside `async with`.")
+        if self._core is None:
+            raise UsageError("The stream is not open.", remedy="Write inside `async with`.")
+        if self._finished:
+            remedy = "Write the next answer with a new writer."
+            raise UsageError("The stream has ended.", remedy=remedy)
         return self._core
 
     async def _read_before(self) -> tuple[int | None, list[Part], list[Incoming]]:
