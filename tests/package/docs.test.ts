@@ -18,6 +18,7 @@ import { APPLICATION, ROOT, run } from './application.js';
 const NAMES = ['typescript', 'typed', 'quickstart', 'requests', 'operate/webhooks'];
 const PAGES = NAMES.map((name) => `docs/${name}.md`);
 const BLOCK = /^```(?<language>js|ts)(?: title="(?<title>[^"]+)")?\n(?<text>.*?)^```/gms;
+const TYPED = /\.m?ts$/;
 const TYPES = join(ROOT, 'node_modules', '@types');
 
 /** A WebSocket for Node versions without one. Node 20 is the oldest supported version. */
@@ -52,8 +53,8 @@ before(() => {
  * types.
  */
 async function runnable(program: string): Promise<string> {
-  if (!program.endsWith('.ts')) return program;
-  const outfile = program.replace(/\.ts$/, '.run.mjs');
+  if (!TYPED.test(program)) return program;
+  const outfile = program.replace(TYPED, '.run.mjs');
   await build({
     absWorkingDir: folder,
     entryPoints: [program],
@@ -133,8 +134,8 @@ test('every program compiles strictly against the package', async () => {
     paths: { ws: [join(TYPES, 'ws')] },
   };
   const scripts = { ...compilerOptions, noImplicitAny: false, allowJs: true, checkJs: true };
-  const typed = programs.filter((name) => name.endsWith('.ts') && !bundled.includes(name));
-  const untyped = programs.filter((name) => !name.endsWith('.ts'));
+  const typed = programs.filter((name) => TYPED.test(name) && !bundled.includes(name));
+  const untyped = programs.filter((name) => !TYPED.test(name));
   // The templates of Vite compile its configuration without the types of DOM.
   const onServers = typed.filter((name) => /(?<!^get)_(server|token)\.ts$/.test(name));
   writeFileSync(join(folder, 'package.json'), '{"private":true,"type":"module"}');
@@ -165,7 +166,7 @@ test('every program that uses the client works and exits', async (t) => {
     'errors.mjs': /^invalid_topic \S/,
     'orders.mjs': /^\{ sku: 'a-1', count: 1 \}\ndemo\.orders\.typed data\.sku\n$/,
     'hello.mjs': /^demo\.hello \{ text: 'hi' \}\n$/,
-    'prices.ts': /^120\nunknown_product There is no moon\.\nrequest_timeout\n$/,
+    'prices.mts': /^120\nunknown_product There is no moon\.\nrequest_timeout\n$/,
     'readme_hello.mjs': /^demo\.hello hi\n$/,
   };
   const found = programs.filter((name) => {
