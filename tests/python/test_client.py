@@ -441,7 +441,13 @@ async def test_a_call_without_a_loop_has_its_code_after_the_first_use_too(
     await ps.connect()
 
     def call() -> None:
-        for use in (ps.batch, ps.states, lambda: ps.history("a.b")):
+        for use in (
+            ps.batch,
+            ps.states,
+            lambda: ps.history("a.b"),
+            lambda: ps.subscribe("a.b", on_message=print),
+            lambda: anext(ps.subscribe("a.b")).__await__().send(None),
+        ):
             with pytest.raises(UsageError, match="No asyncio event loop") as caught:
                 use()
             assert caught.value.code == "wrong_loop"

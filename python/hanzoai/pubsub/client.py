@@ -277,8 +277,9 @@ class PubSubClient:
         """Subscribe to topics or patterns.
 
         If an event loop is running, the client subscribes at once, otherwise when you first await
-        or iterate the subscription. Use it with ``async for message in sub``, ``async with``,
-        ``await sub`` (waits until the server has answered), or with handlers.
+        or iterate the subscription; ``on_message`` needs a running loop. Use it with
+        ``async for message in sub``, ``async with``, ``await sub`` (waits until the server has
+        answered), or with handlers.
 
         Args:
             topics: One or several patterns: segments joined by dots, ``*`` for one segment, ``**``
@@ -315,10 +316,13 @@ class PubSubClient:
             InvalidTopic: A pattern is not valid.
             InvalidOption: Another argument is not valid.
             ClosedError: The client is closed.
-            UsageError: The client runs in another event loop.
+            UsageError: The client runs in another event loop, or no loop runs and ``on_message`` is
+                given.
         """
         if self._closed:
             raise self._ended()
+        if on_message is not None and running_loop() is None:
+            raise no_loop()  # nothing iterates the subscription, so it might never begin
         if self._tracing is not None and callable(on_message):
             on_message = self._tracing.handler(on_message)
         from hanzoai.pubsub.runtime.subscribing import Feed

@@ -237,7 +237,7 @@ class Subscription(Generic[Data_co]):
                 raise inbox.error.with_traceback(None)
             raise StopAsyncIteration
         feed = self._feed
-        if running_loop() is not feed.loop:
+        if feed.loop is None or running_loop() is not feed.loop:
             feed.begin()
         return inbox.wait() if inbox.empty else None
 
