@@ -65,12 +65,14 @@ export function failed(
   outcome: Rejected | Unknown,
 ): PubSubError[] {
   const isLate = client.clock.now() >= end;
-  const rate = DEVELOPMENT && client.state === 'connected' && client.peer?.rate;
-  const unsent = (): string =>
-    DEVELOPMENT
-      ? `The message could not be sent within ${timeout} ms. ${describeState(client)}` +
-        (rate ? ` The client limits publishes to ${rate} per second, the limit of the server.` : '')
-      : `Not sent within ${timeout} ms: ${reasonOf(client)}`;
+  const unsent = (): string => {
+    if (!DEVELOPMENT) return `Not sent within ${timeout} ms: ${reasonOf(client)}`;
+    const rate = client.state === 'connected' && client.peer?.rate;
+    return (
+      `The message could not be sent within ${timeout} ms. ${describeState(client)}` +
+      (rate ? ` The client limits publishes to ${rate} per second, the limit of the server.` : '')
+    );
+  };
   return items.map(({ _message: { topic, id } }) => {
     if (outcome.kind === 'rejected') {
       const message = outcome.code === 'timeout' ? unsent() : outcome.message;

@@ -139,11 +139,10 @@ export class Publishes {
       queue._enqueue(entry);
       this.flush();
     } else {
-      const { _messages: messages, _bytes: bytes } = queue;
       this._giveUp(
         entry,
         'queue_full',
-        `Messages that wait to be sent: ${messages}, with ${bytes} bytes in all.`,
+        `Messages that wait to be sent: ${queue._messages}, with ${queue._bytes} bytes in all.`,
       );
     }
   }
