@@ -24,7 +24,6 @@ type Topic = string | undefined;
 
 /** An update in flight, with the calls that wait for it. */
 interface Update {
-  readonly ref: string;
   readonly topic: Topic;
   readonly data: JsonObject;
   readonly refs: readonly number[];
@@ -87,8 +86,8 @@ export class OwnPresence {
   private _later = new PresenceValues();
   /** Calls that wait for the values to send. */
   private readonly _waiting = new Map<Topic, readonly number[]>();
-  /** Updates without an answer, at most one for each topic. */
-  private readonly _inFlight = new Map<Topic, Update>();
+  /** Updates without an answer, by `ref`; at most one for each topic. */
+  private readonly _inFlight = new Map<string | undefined, Update>();
   private _number = 0;
 
   constructor(
@@ -127,6 +126,7 @@ export class OwnPresence {
   flush(): void {
     const { peer } = this._context;
     if (!peer) return;
+    const busy = new Set([...this._inFlight.values()].map(({ topic }) => topic));
     for (const [topic, refs] of [...this._waiting]) {
       if (this._later._byTopic.has(topic)) continue;
       this._waiting.delete(topic);
@@ -137,8 +137,8 @@ export class OwnPresence {
     const answers = peer.acks && peer.features.has('ref');
     for (const [topic, data] of this._later._items()) {
       // Keep the order between updates of all topics and updates of one.
-      if (topic ? this._inFlight.has(undefined) : this._inFlight.size) return;
-      if (this._inFlight.has(topic)) continue;
+      if (topic ? busy.has(undefined) : busy.size) return;
+      if (busy.has(topic)) continue;
       if (!this._publishes._takeTurn()) return;
       const refs = this._waiting.get(topic) ?? [];
       this._waiting.delete(topic);
@@ -146,7 +146,8 @@ export class OwnPresence {
       const ref = `m${++this._number}`;
       this._context.ports.send({ type: 'presence.update', topic, data, ref });
       if (answers) {
-        this._inFlight.set(topic, { ref, topic, data, refs });
+        busy.add(topic);
+        this._inFlight.set(ref, { topic, data, refs });
       } else {
         this._settle(refs, ACKNOWLEDGED);
       }
@@ -198,12 +199,9 @@ export class OwnPresence {
   }
 
   private _take(ref: string | undefined): Update | undefined {
-    for (const update of this._inFlight.values()) {
-      if (update.ref !== ref) continue;
-      this._inFlight.delete(update.topic);
-      return update;
-    }
-    return undefined;
+    const update = this._inFlight.get(ref);
+    this._inFlight.delete(ref);
+    return update;
   }
 
   /** Let calls wait for the next update of a topic. */

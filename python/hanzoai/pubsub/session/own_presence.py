@@ -32,7 +32,6 @@ _ACKNOWLEDGED: Final = Acked(())
 class _Update(NamedTuple):
     """An update in flight, with the calls that wait for it."""
 
-    ref: str
     topic: str | None
     data: dict[str, Any]
     refs: Sequence[int]
@@ -92,7 +91,7 @@ class OwnPresence:
         self._own = PresenceValues()
         self._later = PresenceValues()
         self._waiting: dict[str | None, list[int]] = {}
-        self._in_flight: dict[str | None, _Update] = {}  # by topic: at most one for each
+        self._in_flight: dict[str, _Update] = {}  # by `ref`; at most one for each topic
         self._number = 0
 
     def update(self, topic: str | None, data: Mapping[str, Any], ref: int | None) -> None:
@@ -122,6 +121,7 @@ class OwnPresence:
         peer = self._context.peer
         if peer is None:
             return
+        busy = {update.topic for update in self._in_flight.values()}
         for topic, refs in list(self._waiting.items()):
             if topic in self._later.by_topic:
                 continue
@@ -134,9 +134,9 @@ class OwnPresence:
         answers = peer.acks and "ref" in peer.features
         for topic, data in self._later.items():
             # Keep the order between an update for all topics and one for a single topic.
-            if self._in_flight if topic is None else None in self._in_flight:
+            if busy if topic is None else None in busy:
                 return
-            if topic in self._in_flight:
+            if topic in busy:
                 continue
             if not self._publishes.take_turn():
                 return
@@ -147,20 +147,21 @@ class OwnPresence:
             frame = PresenceUpdateFrame(topic=topic, data=data, ref=ref)
             self._ports.send(frame)
             if answers:
-                self._in_flight[topic] = _Update(ref, topic, data, refs)
+                busy.add(topic)
+                self._in_flight[ref] = _Update(topic, data, refs)
             else:
                 self._settle(refs, _ACKNOWLEDGED)
 
     def acknowledged(self, ref: str | None) -> None:
         """The server answered."""
-        update = self._take(ref)
+        update = self._in_flight.pop(ref or "", None)
         if update is not None:
             self._settle(update.refs, _ACKNOWLEDGED)
             self.flush()
 
     def rejected(self, frame: ErrorFrame) -> None:
         """The server rejected the update with the `ref`, if there is one."""
-        update = self._take(frame.ref)
+        update = self._in_flight.pop(frame.ref or "", None)
         if update is None:
             return
         if frame.code == RATE_LIMITED:
@@ -192,13 +193,6 @@ class OwnPresence:
         for topic in patterns:
             if topic not in self._routes.by_pattern:
                 self._own.by_topic.pop(topic, None)
-
-    def _take(self, ref: str | None) -> _Update | None:
-        for update in self._in_flight.values():
-            if update.ref == ref:
-                del self._in_flight[update.topic]
-                return update
-        return None
 
     def _wait(self, topic: str | None, refs: Sequence[int]) -> None:
         """Let calls wait for the next update of a topic."""
