@@ -31,7 +31,7 @@ interface Update {
 
 /** Keys and values by topic; undefined for all topics. */
 class PresenceValues {
-  readonly _byTopic: Map<Topic, JsonObject> = new Map();
+  _byTopic: Map<Topic, JsonObject> = new Map();
 
   /** Merge an update: the newest value of each key counts; null deletes on the server. */
   _update(topic: Topic, data: JsonObject): void {
@@ -83,7 +83,7 @@ export class OwnPresence {
   /** All values in force. */
   private readonly _own = new PresenceValues();
   /** Values to send. */
-  private _later = new PresenceValues();
+  private readonly _later = new PresenceValues();
   /** Calls that wait for the values to send. */
   private readonly _waiting = new Map<Topic, readonly number[]>();
   /** Updates without an answer, by `ref`; at most one for each topic. */
@@ -117,8 +117,7 @@ export class OwnPresence {
 
   /** Send all values on a new connection. */
   connected(): void {
-    this._later = new PresenceValues();
-    for (const [topic, data] of this._own._items()) this._later._update(topic, data);
+    this._later._byTopic = new Map(this._own._byTopic);
     this.flush();
   }
 
@@ -146,8 +145,8 @@ export class OwnPresence {
       const ref = `m${++this._number}`;
       this._context.ports.send({ type: 'presence.update', topic, data, ref });
       if (answers) {
-        busy.add(topic);
         this._inFlight.set(ref, { topic, data, refs });
+        busy.add(topic);
       } else {
         this._settle(refs, ACKNOWLEDGED);
       }

@@ -185,8 +185,8 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   'own presence is not sent again': {
     file: 'session/own_presence.ts',
-    from: 'for (const [topic, data] of this._own._items()) this._later._update(topic, data);',
-    to: '',
+    from: 'new Map(this._own._byTopic)',
+    to: 'new Map()',
   },
   'a new update drops earlier keys': {
     file: 'session/own_presence.ts',

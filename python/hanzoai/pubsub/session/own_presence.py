@@ -111,9 +111,7 @@ class OwnPresence:
 
     def connected(self) -> None:
         """Send the own presence again on a new connection."""
-        self._later = PresenceValues()
-        for topic, data in self._own.items():
-            self._later.update(topic, data)
+        self._later.by_topic = self._own.by_topic.copy()
         self.flush()
 
     def flush(self) -> None:
@@ -147,8 +145,8 @@ class OwnPresence:
             frame = PresenceUpdateFrame(topic=topic, data=data, ref=ref)
             self._ports.send(frame)
             if answers:
-                busy.add(topic)
                 self._in_flight[ref] = _Update(topic, data, refs)
+                busy.add(topic)
             else:
                 self._settle(refs, _ACKNOWLEDGED)
 
