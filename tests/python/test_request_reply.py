@@ -26,6 +26,7 @@ from hanzoai.pubsub import (
 )
 from hanzoai.pubsub.durations import Duration, seconds_of
 from hanzoai.pubsub.request_reply.requester import Requester
+from hanzoai.pubsub.runtime import deliveries
 from hanzoai.pubsub.testing import MemoryServer, VirtualClock
 
 if TYPE_CHECKING:
@@ -258,6 +259,20 @@ async def test_a_request_waits_longer_than_other_operations_for_a_connection(
             request = asyncio.ensure_future(asking.request(TOPIC, [1, 2], timeout=60))
             await clock_of(pubsub_memory).advance(10)
         assert (await within(pubsub_memory, request)).data == 3
+
+
+async def test_a_request_ends_when_the_server_rejects_its_reply_topic_for_lack_of_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rules = tmp_path / "rules.yaml"
+    rules.write_text(f"rules: [{{pattern: {TOPIC}, require: {{authenticated: true}}}}]")
+    error = OperationTimeout("The server could not look it up in time.")
+    monkeypatch.setattr(deliveries, "denial_error", lambda *_: error)
+    async with MemoryServer(rules=str(rules)) as server, asyncio.timeout(60):
+        client = server.client(server.token("alice"))
+        with pytest.raises(RequestTimeout, match="could not be sent") as caught:
+            await client.request(TOPIC, [1])
+    assert caught.value.__cause__ is error
 
 
 async def test_a_retry_gets_the_reply_to_a_call_that_was_cancelled(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import secrets
 from collections import OrderedDict
@@ -143,10 +142,13 @@ class Requester:
     async def _ask(self, inbox: _Inbox, topic: str, message: dict[str, Any], ends: float) -> None:
         """Subscribe to the replies, then publish the request."""
         while not inbox.granted:
-            # An outage may outlast `operation_timeout`; the timeout of the call ends the wait.
-            with contextlib.suppress(OperationTimeout):
+            try:
                 await inbox.subscription
                 inbox.granted = True
+            except OperationTimeout:
+                # An outage may outlast `operation_timeout`; the timeout of the call ends the wait.
+                if not inbox.subscription.active:
+                    raise
         clock = self._client.clock
         await self._client.publish(topic, message, timeout=max(0.001, ends - clock.now()))
 
