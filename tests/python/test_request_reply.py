@@ -7,7 +7,8 @@ import contextlib
 import logging
 import threading
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
+from unittest.mock import Mock
 
 import pytest
 
@@ -32,6 +33,7 @@ from hanzoai.pubsub.testing import MemoryServer, VirtualClock
 if TYPE_CHECKING:
     from collections.abc import Awaitable
     from pathlib import Path
+    from types import TracebackType
 
     from hanzoai.pubsub.request_reply.blocking import BlockingResponder
     from hanzoai.pubsub.testing.threaded import ThreadedServer
@@ -261,18 +263,30 @@ async def test_a_request_waits_longer_than_other_operations_for_a_connection(
         assert (await within(pubsub_memory, request)).data == 3
 
 
+class _CountedTimeout(OperationTimeout):
+    """Ends a loop that raises it forever, because no timeout of asyncio could."""
+
+    raised = 0
+
+    def with_traceback(self, tb: TracebackType | None, /) -> Self:
+        self.raised += 1
+        assert self.raised < 10
+        return super().with_traceback(tb)
+
+
 async def test_a_request_ends_when_the_server_rejects_its_reply_topic_for_lack_of_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rules = tmp_path / "rules.yaml"
     rules.write_text(f"rules: [{{pattern: {TOPIC}, require: {{authenticated: true}}}}]")
-    error = OperationTimeout("The server could not look it up in time.")
-    monkeypatch.setattr(deliveries, "denial_error", lambda *_: error)
+    error = _CountedTimeout("The server could not look it up in time.")
+    monkeypatch.setattr(deliveries, "denial_error", Mock(return_value=error))
     async with MemoryServer(rules=str(rules)) as server, asyncio.timeout(60):
         client = server.client(server.token("alice"))
         with pytest.raises(RequestTimeout, match="could not be sent") as caught:
             await client.request(TOPIC, [1])
     assert caught.value.__cause__ is error
+    assert error.raised < 10
 
 
 async def test_a_retry_gets_the_reply_to_a_call_that_was_cancelled(
