@@ -171,11 +171,11 @@ class Logs(Protocol):
         topic: str,
         *,
         since: int | None,
-        before: str | None,
+        before: str | int | None,
         after: int | None,
         limit: int,
     ) -> Page:
-        """One page of one topic."""
+        """One page of one topic; `before` is an id or a position."""
         ...
 
     async def reports(self, prefix: str, limit: int) -> list[TopicReport]:

@@ -243,11 +243,13 @@ class Service(Protocol):
         topic: str,
         *,
         since: int | None = None,
-        before: str | None = None,
+        before: str | int | None = None,
         after: int | None = None,
         limit: int | None = None,
     ) -> Page:
         """One page of a topic's retained messages: the newest, or the first after ``after``.
+
+        ``before`` is the id or the position of the message that the page ends before.
 
         Raises:
             ServiceError: `forbidden`, `invalid_topic`, `invalid_option`.

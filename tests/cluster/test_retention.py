@@ -288,6 +288,25 @@ async def test_a_page_of_one_large_message_shows_that_others_remain(
         assert await page(before=middle.id) == ([first.id], False)
 
 
+async def test_pages_before_a_position_lead_back_through_shared_ids(store: Store) -> None:
+    async with asyncio.timeout(BOUND), running_server(redis_url=store.url) as node:
+        numbers: list[int] = []
+        for sender in ("one", "two"):
+            for each in await send(node, drafts(0, 6), sender):
+                assert isinstance(each, Published)
+                numbers.append(each.seq or 0)
+
+        async def page(before: int) -> tuple[list[int], bool]:
+            logs = node.hub.core.backplane.logs
+            found = await logs.page("demo.x", since=None, before=before, after=None, limit=5)
+            return [json.loads(body)["seq"] for body in found.messages], found.has_more
+
+        assert await page(numbers[7]) == (numbers[2:7], True)
+        assert await page(numbers[2]) == (numbers[:2], False)
+        for nothing in (0, 1, numbers[0]):
+            assert await page(nothing) == ([], False)
+
+
 def made_at(ms: int, number: int) -> str:
     """An id that its publisher created at this time."""
     digits = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"

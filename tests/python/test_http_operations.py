@@ -144,6 +144,36 @@ async def test_with_a_position_pages_are_read_as_the_iteration_goes_on(
     assert await read(api, after=4, limit=4) == [5, 6, 7, 8]
 
 
+@pytest.mark.parametrize("ids", [3, 6])
+async def test_messages_of_several_senders_with_the_same_ids_are_all_read(
+    api: HttpApi, peer: Peer, ids: int
+) -> None:
+    whole = log(1, 12)
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        query = dict(request.url.params)
+        if "before" in query:
+            query["before"] = f"m{query['before_seq']}"
+        body = json.loads(whole(httpx.Request("GET", "http://a", params=query)).content)
+        for message in body["messages"]:
+            message["id"] = f"m{message['seq'] % ids}"
+        return ok(body)
+
+    peer.answer = answer
+    assert await read(api) == list(range(1, 13))
+    assert await read(api, limit=8) == list(range(5, 13))
+    assert await read(api, after=0) == list(range(1, 13))
+
+
+async def test_a_peer_without_positions_to_end_before_gets_the_id(api: HttpApi, peer: Peer) -> None:
+    peer.answer = log(1, 7)
+    assert await read(api) == list(range(1, 8))
+    sent = [dict(request.url.params) for request in peer.requests]
+    assert sent[1:] == [
+        {"before": f"m{seq}", "before_seq": str(seq), "limit": "3"} for seq in (5, 2)
+    ]
+
+
 async def test_a_peer_that_ignores_the_position_is_not_asked_forever(
     api: HttpApi, peer: Peer
 ) -> None:

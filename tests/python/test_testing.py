@@ -57,6 +57,18 @@ async def test_test_1_a_reconnect_with_loss_is_tested_in_fifteen_lines_without_a
         assert message.data == "hello again"
 
 
+async def test_the_history_has_every_message_of_several_senders_with_the_same_ids() -> None:
+    async with MemoryServer() as server:
+        for user in ("ann", "bob"):
+            ps = server.client(server.token(user))
+            for n in range(4):
+                await ps.publish("chat.1", {"data": f"{user} {n}"}, id=f"order-{n}")
+        whole = [f"{user} {n}" for user in ("ann", "bob") for n in range(4)]
+        for size in (2, 3, 4):
+            ps = server.client(history_page=size)
+            assert [message.data async for message in ps.history("chat.1")] == whole
+
+
 def test_test_1_a_user_needs_only_the_fixture(pytester: pytest.Pytester) -> None:
     pytester.makeini("[pytest]\nasyncio_mode = auto\nasyncio_default_fixture_loop_scope = function")
     pytester.makepyfile(

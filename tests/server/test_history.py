@@ -724,6 +724,17 @@ def test_pages_lead_back_to_the_first_message() -> None:
     assert (ids(page), page.has_more) == (["i0"], False)
 
 
+def test_pages_before_a_position_lead_back_through_shared_ids() -> None:
+    lab = Lab()
+    numbers = [seq for n in range(6) for seq in lab.fill(1, id="same", sender=f"u{n}")]
+    page = lab.page(limit=2, before=numbers[4])
+    assert ([orjson.loads(b)["seq"] for b in page.messages], page.has_more) == (numbers[2:4], True)
+    page = lab.page(limit=2, before=numbers[2])
+    assert ([orjson.loads(b)["seq"] for b in page.messages], page.has_more) == (numbers[:2], False)
+    for nothing in (0, numbers[0]):
+        assert lab.page(before=nothing).messages == []
+
+
 def test_a_page_before_a_message_that_is_gone_is_empty() -> None:
     lab = Lab(max_messages=2)
     for number in range(4):

@@ -275,6 +275,10 @@ async def test_beyond_the_rate_there_is_429_with_the_time_to_wait() -> None:
         ("limit=5&limit=6", "limit"),
         ("after=-1", "after"),
         ("before=" + "x" * 129, "before"),
+        ("before_seq=x", "before_seq"),
+        ("before_seq=-1", "before_seq"),
+        ("before_seq=", "before_seq"),
+        ("before_seq=9007199254740992", "before_seq"),
     ],
 )
 async def test_an_absurd_query_is_refused_by_name(
@@ -285,7 +289,19 @@ async def test_an_absurd_query_is_refused_by_name(
 
 
 async def test_before_and_after_exclude_each_other(rest: httpx.AsyncClient) -> None:
-    problem(await rest.get(f"{HISTORY}?before=x&after=1"), 400, "invalid_option")
+    for before in ("before=x", "before_seq=0"):
+        answer = await rest.get(f"{HISTORY}?{before}&after=1")
+        assert problem(answer, 400, "invalid_option")["field"] == "after"
+
+
+async def test_a_position_to_end_before_replaces_the_id(rest: httpx.AsyncClient) -> None:
+    for n in range(4):
+        await rest.post(MESSAGES, json={"data": n})
+    last = (await rest.get(HISTORY)).json()["messages"][-1]
+    for before in ("", "&before=unknown", f"&before={last['id']}"):
+        page = (await rest.get(f"{HISTORY}?limit=2&before_seq={last['seq'] - 1}{before}")).json()
+        assert ([m["data"] for m in page["messages"]], page["has_more"]) == ([0, 1], False)
+    assert (await rest.get(f"{HISTORY}?before_seq=0")).json()["messages"] == []
 
 
 async def test_history_pages_forward_by_position(rest: httpx.AsyncClient) -> None:

@@ -77,6 +77,8 @@ export interface HistoryQuery {
   readonly since?: number | undefined;
   /** Only messages older than the one with this id. */
   readonly before?: string | undefined;
+  /** Only messages before this position; a server that knows it ignores `before`. */
+  readonly before_seq?: number | undefined;
   /** Only messages after this position. */
   readonly after?: number | undefined;
   /** Maximum messages of the page, 1 to 500. */

@@ -139,14 +139,17 @@ export class HttpApi {
     if (DEVELOPMENT) checkSelection(options);
     const since = options.since === undefined ? undefined : unixMs(options.since);
     const pages: (readonly Envelope[])[] = [];
-    let last: string | undefined;
-    let { before, after, limit: left = Infinity } = options;
+    let last: string | number | undefined;
+    let { after, limit: left = Infinity } = options;
+    let oldest: Envelope | undefined;
     let limits: Limits = options;
     while (left > 0) {
       const limit = Math.min(left, this._client.options.historyPage);
       let page: HistoryPage;
       try {
-        const call = calls.history(topic, { since, before, after, limit });
+        // Several senders can use one id; only some servers read the position.
+        const { id: before = options.before, seq: before_seq } = oldest ?? {};
+        const call = calls.history(topic, { since, before, before_seq, after, limit });
         page = await this._perform(call, limits);
       } catch (error) {
         if (!pages.length || !(error instanceof NotFound)) throw error;
@@ -154,17 +157,17 @@ export class HttpApi {
       }
       limits = { ...options, end: undefined };
       const { messages, has_more } = page;
-      const newest = messages.at(-1)?.id;
+      const newest = messages.at(-1);
       // An empty page moves nothing, and a peer that ignores the position sends a page again.
-      if (!newest || newest === last) break;
-      last = newest;
+      if (!newest || (newest.seq ?? newest.id) === last) break;
+      last = newest.seq ?? newest.id;
       left -= messages.length;
       if (after === undefined) {
         pages.push(messages);
-        before = messages[0]?.id;
+        [oldest] = messages;
       } else {
         yield* messages;
-        after = Math.max(after, ...messages.map(({ seq = 0 }) => seq));
+        after = Math.max(after, newest.seq ?? 0);
       }
       if (!has_more) break;
     }

@@ -95,8 +95,9 @@ function perform(asked: Asked): Response | Promise<Response> {
       return json(resultOf(result), result.duplicate ? 200 : 201);
     }
     if (method === 'GET' && verb === 'history') {
-      const [since, after, limit] = ['since', 'after', 'limit'].map((one) => whole(query, one));
-      const before = query.get('before') || undefined;
+      const names = ['since', 'after', 'limit', 'before_seq'];
+      const [since, after, limit, seq] = names.map((one) => whole(query, one));
+      const before = seq ?? (query.get('before') || undefined);
       return json(hub.history(identity, topic, { since, before, after }, limit));
     }
     if (method === 'GET' && verb === 'presence') {

@@ -197,7 +197,7 @@ export class Hub {
       throw new Problem('invalid_option', detail, { field: 'limit' });
     }
     if (query.after !== undefined && query.before !== undefined) {
-      const detail = '`after` and `before` cannot be used together';
+      const detail = '`after` cannot be used together with `before` or `before_seq`';
       throw new Problem('invalid_option', detail, { field: 'after' });
     }
     return this.core.store.page(topic, query, count, this.core.wall());

@@ -149,7 +149,7 @@ export class Store {
   }
 
   /**
-   * One page of history: the newest messages, the messages before an id, or those after a position.
+   * One page of history: the newest messages, those before an id or a position, or those after one.
    */
   page(topic: string, query: PageQuery, limit: number, now: number): HistoryPage {
     const { since, before, after } = query;
@@ -157,7 +157,9 @@ export class Store {
     if (!log) return { messages: [], has_more: false };
     const read = this._read(log, now, after, since, undefined);
     let { entries } = read;
-    if (after === undefined && before !== undefined) {
+    if (typeof before === 'number') {
+      entries = entries.filter(({ message }) => (message.seq ?? 0) < before);
+    } else if (after === undefined && before !== undefined) {
       const place = entries.findIndex(({ message }) => message.id === before);
       entries = entries.slice(0, Math.max(0, place));
     }
@@ -308,7 +310,8 @@ export type MayRead = (topic: string) => boolean;
 /** Selects a page of history. */
 export interface PageQuery {
   readonly since?: number | undefined;
-  readonly before?: string | undefined;
+  /** The id or the position of the message that the page ends before. */
+  readonly before?: string | number | undefined;
   readonly after?: number | undefined;
 }
 

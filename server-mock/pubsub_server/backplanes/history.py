@@ -390,18 +390,18 @@ class MemoryStore:
         now: int,
         *,
         since: int | None = None,
-        before: str | None = None,
+        before: str | int | None = None,
         after: int | None = None,
         limit: int,
     ) -> Page:
-        """One page, oldest first: the newest, the one before an id, or the one after a position.
+        """One page, oldest first: the newest, the one before a message, or that after a position.
 
         Args:
             topic: Which topic.
             now: Unix ms.
             since: Only what was stored later, Unix ms.
-            before: Id of the message that the page ends before; the page is empty if this message
-                is gone.
+            before: Position that the page ends before; or the id of the message, which several
+                senders can use: the oldest counts. The page is empty if no message has this id.
             after: Position after which the page begins.
             limit: Maximum messages of the page.
         """
@@ -412,7 +412,9 @@ class MemoryStore:
             entries, more, short, restarted = behind(log, now, after, limit)
             return Page([entry.body for entry in entries], more, log.last, short, restarted)
         entries = log.alive(now)
-        if before is not None:
+        if isinstance(before, int):
+            entries = [entry for entry in entries if (entry.seq or 0) < before]
+        elif before is not None:
             place = next((i for i, entry in enumerate(entries) if entry.id == before), None)
             entries = [] if place is None else entries[:place]
         if since is not None:

@@ -54,7 +54,7 @@ class MemoryLogs:
         topic: str,
         *,
         since: int | None,
-        before: str | None,
+        before: str | int | None,
         after: int | None,
         limit: int,
     ) -> Page:

@@ -484,7 +484,7 @@ class Hub:
         topic: str,
         *,
         since: int | None = None,
-        before: str | None = None,
+        before: str | int | None = None,
         after: int | None = None,
         limit: int | None = None,
     ) -> Page:

@@ -37,7 +37,7 @@ class Queries:
         topic: str,
         *,
         since: int | None,
-        before: str | None,
+        before: str | int | None,
         after: int | None,
         limit: int | None,
     ) -> Page:
@@ -53,7 +53,9 @@ class Queries:
             )
         if after is not None and before is not None:
             raise ServiceError(
-                "invalid_option", "`after` and `before` cannot be used together", field="after"
+                "invalid_option",
+                "`after` cannot be used together with `before` or `before_seq`",
+                field="after",
             )
         await self._turn()
         return await self._core.backplane.logs.page(

@@ -46,6 +46,28 @@ test('history reads all pages, oldest first, in both directions', async () => {
   await ps.close();
 });
 
+test('messages of several senders with the same ids are all read', async () => {
+  const ids = Array.from({ length: 20 }, (_, n) => `order-${n}`);
+  for (const user of ['ann', 'bob']) {
+    const ps = server.client({ token: server.token('--user', user) });
+    await ps.publishMany(ids.map((id) => ['demo.shared', { id, data: `${user} ${id}` }] as const));
+    await ps.close();
+  }
+  const all = ['ann', 'bob'].flatMap((user) => ids.map((id) => `${user} ${id}`));
+  for (const historyPage of [10, 20]) {
+    const ps = server.client({ token: service, historyPage });
+    const read = async (options: Parameters<PubSub['history']>[1]) => {
+      const got: unknown[] = [];
+      for await (const { data } of ps.history('demo.shared', options)) got.push(data);
+      return got;
+    };
+    assert.deepEqual(await read({}), all);
+    assert.deepEqual(await read({ limit: 35 }), all.slice(-35));
+    assert.deepEqual(await read({ after: 0 }), all);
+    await ps.close();
+  }
+});
+
 test('presence and topics are requested over HTTP', async () => {
   const ps = server.client({ token: server.token('--user', 'root', '--admin') });
   const sub = await ps.topic('demo.present').subscribe();

@@ -286,6 +286,21 @@ test('invalid messages are rejected with typed errors', async () => {
   assert.deepEqual(first?.data, { words: ['one'] });
 });
 
+test('the history has every message of several senders with the same ids', async () => {
+  await using server = await new MemoryServer().start();
+  for (const user of ['ann', 'bob']) {
+    const ps = server.client({ token: server.token(user) });
+    for (const id of ['1', '2', '3', '4']) await ps.publish('a.b', { id, data: user + id });
+  }
+  const all = ['ann1', 'ann2', 'ann3', 'ann4', 'bob1', 'bob2', 'bob3', 'bob4'];
+  for (const historyPage of [2, 3, 4]) {
+    const ps = server.client({ historyPage });
+    const read: unknown[] = [];
+    for await (const { data } of ps.history('a.b')) read.push(data);
+    assert.deepEqual(read, all);
+  }
+});
+
 test('history, topics and batches work', async () => {
   await using server = await new MemoryServer({ historyMaxMessages: 3 }).start();
   const ps = server.client({ historyPage: 2 });

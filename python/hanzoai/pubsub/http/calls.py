@@ -145,6 +145,7 @@ def history(
     *,
     since: int | None = None,
     before: str | None = None,
+    before_seq: int | None = None,
     after: int | None = None,
     limit: int | None = None,
 ) -> Call[HistoryPage]:
@@ -154,6 +155,7 @@ def history(
         topic: A concrete topic.
         since: Only newer messages, Unix milliseconds.
         before: Only messages older than the one with this id.
+        before_seq: Only messages before this position; a server that knows it ignores `before`.
         after: Only messages after this position.
         limit: Maximum messages of the page, 1 to 500.
     """
@@ -161,7 +163,7 @@ def history(
         "GET",
         f"/v1/topics/{quote(topic, safe='')}/history",
         _history_page,
-        params=_params(since=since, before=before, after=after, limit=limit),
+        params=_params(since=since, before=before, before_seq=before_seq, after=after, limit=limit),
         topic=topic,
     )
 

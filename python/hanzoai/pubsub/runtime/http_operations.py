@@ -218,10 +218,13 @@ class HttpApi:
         """
         pages: list[Sequence[Message]] = []
         left = sys.maxsize if limit is None else limit
-        last: str | None = None
+        before_seq: int | None = None
+        last: tuple[str, int | None] | None = None
         while left > 0:
             size = min(left, self._driver.options.history_page)
-            call = rest_calls.history(topic, since=since, before=before, after=after, limit=size)
+            call = rest_calls.history(
+                topic, since=since, before=before, before_seq=before_seq, after=after, limit=size
+            )
             try:
                 page = await self.rest.perform(call, timeout=seconds)
             except NotFound:
@@ -230,13 +233,15 @@ class HttpApi:
                 break
             messages = page.messages
             # An empty page moves nothing, and a peer that ignores the position sends a page again.
-            if not messages or messages[-1].id == last:
+            newest = (messages[-1].id, messages[-1].seq) if messages else last
+            if newest == last:
                 break
-            last = messages[-1].id
+            last = newest
             left -= len(messages)
             if after is None:
                 pages.append(messages)
-                before = messages[0].id
+                # Several senders can use one id; only some servers read the position.
+                before, before_seq = messages[0].id, messages[0].seq
             else:
                 for message in messages:
                     yield message

@@ -213,11 +213,12 @@ class MemoryHttp(httpx.AsyncBaseTransport):
                 results: Sequence[Taken | ServiceError] = await hub.publish(identity, drafts)
                 return {"results": [_result(result) for result in results]}
             case "GET", ["v1", "topics", topic, "history"]:
+                before = _whole(query.get("before_seq"))
                 page = await hub.history(
                     identity,
                     topic,
                     since=_whole(query.get("since")),
-                    before=query.get("before"),
+                    before=query.get("before") if before is None else before,
                     after=_whole(query.get("after")),
                     limit=_whole(query.get("limit")),
                 )

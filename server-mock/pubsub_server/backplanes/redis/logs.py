@@ -114,7 +114,7 @@ class RedisLogs:
         topic: str,
         *,
         since: int | None,
-        before: str | None,
+        before: str | int | None,
         after: int | None,
         limit: int,
     ) -> Page:

@@ -206,7 +206,7 @@ class Reader:
         topic: str,
         *,
         since: int | None,
-        before: str | None,
+        before: str | int | None,
         after: int | None,
         limit: int,
     ) -> Page:
@@ -214,7 +214,7 @@ class Reader:
         if after is not None:
             now, log = await self._page(topic, "after", after, limit)
         elif before is not None:
-            place = await self._find(topic, before)
+            place = before if isinstance(before, int) else await self._find(topic, before)
             now, log = await self._page(topic, "before" if place else "nothing", place, limit)
         elif since is not None:
             now, log = await self._page(topic, "since", since, limit)

@@ -89,11 +89,13 @@ class RestApi:
         """`GET /v1/topics/{topic}/history`: H-072."""
         identity = await requests.identify_reader(self._service, request)
         topic = requests.topic(request)
+        before = requests.text(request, "before", 128) or None
+        before_seq = requests.integer(request, "before_seq")
         page = await self._service.history(
             identity,
             topic,
             since=requests.integer(request, "since"),
-            before=requests.text(request, "before", 128) or None,
+            before=before if before_seq is None else before_seq,
             after=requests.integer(request, "after"),
             limit=requests.integer(request, "limit", 1, self._settings.history_page_max),
         )
