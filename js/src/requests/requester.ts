@@ -49,6 +49,7 @@ interface Settle {
 
 /** The subscription to one reply topic, and the requests that wait for a reply on it. */
 interface Inbox {
+  readonly leave: AbortController;
   readonly subscription: Promise<Subscription>;
   readonly waiting: Map<string, Settle>;
   /** Whether the server has granted the subscription; no request is sent before. */
@@ -141,10 +142,16 @@ class Requester {
   private _inbox(topic: string): Inbox {
     let inbox = this._inboxes.get(topic);
     if (!inbox) {
+      const leave = new AbortController();
       inbox = {
+        leave,
         // The call whose reply was missed gets `RequestTimeout`. An outage may outlast
         // `operationTimeout`; the timeout of each call ends its wait.
-        subscription: this._client.subscribe(topic, { onGap: () => {}, timeout: PATIENCE }),
+        subscription: this._client.subscribe(topic, {
+          onGap: () => {},
+          timeout: PATIENCE,
+          signal: leave.signal,
+        }),
         waiting: new Map(),
         isGranted: false,
       };
@@ -153,10 +160,10 @@ class Requester {
     this._inboxes.delete(topic);
     this._inboxes.set(topic, inbox);
     if (this._inboxes.size > TOPICS_MAX) {
-      for (const [name, { waiting, subscription }] of this._inboxes) {
+      for (const [name, { waiting, leave }] of this._inboxes) {
         if (waiting.size || name === topic) continue;
         this._inboxes.delete(name);
-        subscription.then((one) => one.unsubscribe()).catch(() => {});
+        leave.abort();
         break;
       }
     }

@@ -9,6 +9,9 @@ import type { ClientOptions } from '../settings/options.js';
 import type { Token, TokenCallback, TokenReason } from '../values.js';
 import { within } from './waiting.js';
 
+/** Maximum tokens that are hidden in the texts of servers. */
+const KEPT = 9;
+
 interface Call {
   readonly answer: Promise<Token>;
   readonly abort: AbortController;
@@ -19,8 +22,8 @@ interface Call {
 export class TokenSource {
   /** The last token, or the fixed token of the program. */
   last: Token | undefined;
-  /** The value of the last other token: a server may still quote it. */
-  private _older: string | undefined;
+  /** The values of the last tokens of socket and HTTP: a server may quote any of them. */
+  private _values: readonly string[];
   private readonly _callback: TokenCallback | undefined;
   private _call: Call | undefined;
   private _fetchedAt = 0;
@@ -36,6 +39,7 @@ export class TokenSource {
   ) {
     this._callback = getToken;
     this.last = token === undefined ? undefined : { value: token };
+    this._values = token ? [token] : [];
   }
 
   /**
@@ -67,14 +71,15 @@ export class TokenSource {
 
   /** A text of a server without the tokens. */
   _plain(text: string): string {
-    return withoutToken(withoutToken(text, this.last?.value), this._older);
+    return this._values.reduce(withoutToken, text);
   }
 
   /** Remove the tokens from what a server says about an error. */
-  _hide(told: { message?: string; remedy?: string }): void {
-    const { message, remedy } = told;
-    if (message) told.message = this._plain(message);
-    if (remedy) told.remedy = this._plain(remedy);
+  _hide(told: object): void {
+    const texts = told as Record<string, unknown>;
+    for (const name in texts) {
+      if (typeof texts[name] === 'string') texts[name] = this._plain(texts[name]);
+    }
   }
 
   /**
@@ -103,7 +108,7 @@ export class TokenSource {
       const token = { value: checkToken(value, field), expiresAt: expiresAt ?? guess };
       if (!abort.signal.aborted) {
         this._fetchedAt = this._clock.now();
-        if (this.last?.value !== token.value) this._older = this.last?.value;
+        this._values = [...new Set([token.value, ...this._values])].slice(0, KEPT);
         this.last = token;
       }
       return token;

@@ -159,7 +159,6 @@ export class Operations {
   lost(): void {
     this.subscriptions.lost();
     this.publishes.lost();
-    this.ownPresence.lost();
   }
 
   /** The session has ended, with an error or as requested. */

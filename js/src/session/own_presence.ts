@@ -115,8 +115,10 @@ export class OwnPresence {
     this.flush();
   }
 
-  /** Send all values on a new connection. */
+  /** Send all values on a new connection, also those that the last one left unanswered. */
   connected(): void {
+    for (const { topic, refs } of this._inFlight.values()) this._wait(topic, refs);
+    this._inFlight.clear();
     this._later._byTopic = new Map(this._own._byTopic);
     this.flush();
   }
@@ -176,14 +178,9 @@ export class OwnPresence {
     this.flush();
   }
 
-  /** The connection is lost: send unacknowledged updates again. */
-  lost(): void {
-    for (const { topic, refs } of this._inFlight.values()) this._wait(topic, refs);
-    this._inFlight.clear();
-  }
-
   /** The session has ended, and its connection is lost. */
   settleAll(error: Rejected): void {
+    for (const { refs } of this._inFlight.values()) this._settle(refs, error);
     for (const refs of this._waiting.values()) this._settle(refs, error);
   }
 

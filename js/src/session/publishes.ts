@@ -187,6 +187,8 @@ export class Publishes {
     this._held += this.paused ? PAUSE : paceInterval;
     this.paused = false;
     this._silence = uncounted && this._silence + paceInterval;
+    // A renewed token may have a lower rate.
+    this._spend(0);
     const least = this._silence > STALL ? uncounted * 1000 : 0;
     this._spent = Math.max(least, this._spent - (peer as Peer).rate * paceInterval);
   }

@@ -280,10 +280,10 @@ export class SseTransport implements Transport {
     }
   }
 
-  /** Report a rejected stream to the session. */
+  /** Report a rejected stream to the session. The connection hides the tokens in its texts. */
   private _refuse(response: Response, body: string): void {
     const status = statusOf(response);
-    const error = readError(response, body, this._clock.wallMs(), { token: this._token });
+    const error = readError(response, body, this._clock.wallMs());
     if (status === 401) this._put(authError(error));
     else if (REFUSED.includes(status)) {
       for (const frame of this._subscriptions.denied(error)) this._put(frame);

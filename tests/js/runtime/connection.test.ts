@@ -246,7 +246,7 @@ test('a denial and the result of a publish do not quote the token', async () => 
   await ps.connect();
   for (const type of ['subscribe', 'publish']) peer.silent.add(type);
   const error = { code: 'forbidden', message: `no (${token}), never` };
-  const answer = { error: { ...error, remedy: `not ${token}` } };
+  const answer = { error: { ...error, remedy: `not ${token}`, field: token } };
   const refused = { name: 'PermissionDenied', message: /no \(\[token\]\), never/ };
 
   const subscribed = assert.rejects(ps.subscribe('a'), refused);
@@ -265,8 +265,27 @@ test('a denial and the result of a publish do not quote the token', async () => 
     peer.socket.receive({ type: 'published', ref: sent['ref'], results: [answer, answer] });
   }
   await published;
-  for (const one of await both)
+  for (const one of await both) {
     assert.match(String(one), /no \(\[token\]\), never .*not \[token\]/);
+    assert.equal((one as PubSubError).field, '[token]');
+  }
+  await ps.close({ timeout: 0 });
+});
+
+test('a server may quote the token of the connection after HTTP has renewed it', async () => {
+  let calls = 0;
+  const getToken = () => {
+    calls += 1;
+    return `header.payload.signature-${calls}`;
+  };
+  const fetch = async (): Promise<Response> => new Response('no', { status: 401 });
+  const { ps, peer } = virtualClient({ getToken, fetch });
+  await ps.connect();
+  for (let n = 0; n < 3; n += 1) await assert.rejects(ps.presence('a'));
+  assert.ok(calls > 3);
+  peer.silent.add('auth');
+  peer.socket.drop(4999, 'revoked header.payload.signature-1');
+  assert.equal(ps.lastFailure?.reason, 'revoked [token]');
   await ps.close({ timeout: 0 });
 });
 

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
+import { driverOf } from '../../../js/src/client.js';
 import {
   ClosedError,
   InvalidOption,
@@ -204,6 +205,19 @@ test('a request waits longer than other operations for a connection', async () =
   await server.clock.advance(10_000);
   refusing[Symbol.dispose]();
   assert.equal((await within(server, asked)).data, 3);
+  await server.stop();
+});
+
+test('requests that time out in an outage leave a bounded number of reply topics', async () => {
+  const server = await started();
+  const client = server.client();
+  const refusing = server.refusing();
+  for (let n = 0; n < 120; n += 1) {
+    const asked = request(client, `demo.sum-${n}`, null, { timeout: 20 });
+    await assert.rejects(within(server, asked), RequestTimeout);
+  }
+  assert.equal(driverOf(client)._background?.deliveries.inboxes.size, 100);
+  refusing[Symbol.dispose]();
   await server.stop();
 });
 

@@ -68,7 +68,7 @@ class Inbox:
         """Whether a call or an iteration raises or reports the error."""
         self.run: Final[deque[Message]] = deque()
         """The entries before all others, if they are from a `Run`: the quickest to take."""
-        self._run = "", 0, -1  # its topic, its first position, and its last
+        self._span = "", 0, -1  # its topic, its first position, and its last
         self._positions: dict[str, int] = {}
         self.types: frozenset[str] | None = None
         """Types of the messages to keep; None keeps all."""
@@ -120,7 +120,7 @@ class Inbox:
         if type(messages) is Run and self.empty:
             self._end_run()
             run.extend(messages)
-            self._run = messages[0].topic, messages.first, messages.first + len(run) - 1
+            self._span = messages[0].topic, messages.first, messages.first + len(run) - 1
         else:
             entries.extend(messages)
         if many:
@@ -195,7 +195,7 @@ class Inbox:
         """Take the next entry, or None if the queue is empty."""
         if self.run:
             return self.run.popleft()
-        if self._run[0]:
+        if self._span[0]:
             self._end_run()
         if self._front:
             entry: Event = self._front.pop(next(iter(self._front)))
@@ -285,11 +285,11 @@ class Inbox:
 
     def _end_run(self) -> None:
         """Set the position of the run, and put the rest of it back before the other entries."""
-        topic, first, last = self._run
+        topic, first, last = self._span
         taken = last - len(self.run)
         if taken >= first:
             self._set_position(topic, taken)
-        self._run = "", 0, -1
+        self._span = "", 0, -1
         self._entries.extendleft(reversed(self.run))
         self.run.clear()
 

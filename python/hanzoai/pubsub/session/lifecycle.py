@@ -379,7 +379,6 @@ class Lifecycle:
         """The connection is lost."""
         self._subscriptions.lost()
         self._publishes.lost()
-        self._own_presence.lost()
         self._context.peer = None
 
     def _end(self, error: Rejected | None) -> None:

@@ -110,7 +110,10 @@ class OwnPresence:
         self.flush()
 
     def connected(self) -> None:
-        """Send the own presence again on a new connection."""
+        """Send the own presence again on a new connection, also what the last one left unanswered."""
+        for update in self._in_flight.values():
+            self._wait(update.topic, update.refs)
+        self._in_flight.clear()
         self._later.by_topic = self._own.by_topic.copy()
         self.flush()
 
@@ -172,14 +175,10 @@ class OwnPresence:
             self._reject(update.refs, error.model_copy(update={"topic": topic}))
         self.flush()
 
-    def lost(self) -> None:
-        """The connection is lost: unanswered updates are sent again."""
-        for update in self._in_flight.values():
-            self._wait(update.topic, update.refs)
-        self._in_flight.clear()
-
     def settle_all(self, error: Rejected) -> None:
         """The session has ended, and its connection is lost."""
+        for update in self._in_flight.values():
+            self._settle(update.refs, error)
         for refs in self._waiting.values():
             self._settle(refs, error)
 

@@ -198,7 +198,9 @@ class Publishes:
         uncounted = self._flying[0] + self._abandoned
         self._silence = self._silence + interval if uncounted else 0
         least = uncounted * 1000 if self._silence > STALL else 0
-        self._spent = max(least, self._spent - peer.rate * interval)
+        # A renewed token may have a lower rate.
+        spent = min(self._spent, peer.rate * 1000)
+        self._spent = max(least, spent - peer.rate * interval)
 
     def take_turn(self) -> bool:
         """Whether an update of presence may be sent now.
