@@ -30,7 +30,7 @@ export interface RequestOptions {
   readonly timeout?: number | undefined;
   /**
    * Id of the request, at most 125 characters; default `msg_` and a ULID. A retry with the same id
-   * returns a reply that arrived too late for the first call.
+   * and reply topic returns a reply that arrived too late for the first call.
    */
   readonly id?: string | undefined;
   /**

@@ -159,8 +159,9 @@ export class HttpApi {
       const { messages, has_more } = page;
       const newest = messages.at(-1);
       // An empty page moves nothing, and a peer that ignores the position sends a page again.
-      if (!newest || (newest.seq ?? newest.id) === last) break;
-      last = newest.seq ?? newest.id;
+      const position = newest?.seq ?? newest?.id;
+      if (!newest || position === last) break;
+      last = position;
       left -= messages.length;
       if (after === undefined) {
         pages.push(messages);

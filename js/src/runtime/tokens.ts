@@ -39,7 +39,7 @@ export class TokenSource {
   ) {
     this._callback = getToken;
     this.last = token === undefined ? undefined : { value: token };
-    this._values = token ? [token] : [];
+    this._values = [token ?? ''];
   }
 
   /**

@@ -486,7 +486,8 @@ class PubSubClient:
             type: Message type of the request.
             timeout: Seconds or a timedelta to wait for the reply; default: ``operation_timeout``.
             id: Id of the request, at most 125 characters; default ``msg_`` and a ULID. A retry with
-                the same id returns a reply that arrived too late for the first call.
+                the same id and reply topic returns a reply that arrived too late for the first
+                call.
             reply_to: Topic of the reply; default ``<topic>.replies.<client>``. Everyone who may
                 read that topic can see the replies.
 
