@@ -93,8 +93,8 @@ def _hidden_rules(settings: Settings) -> Iterator[str]:
         return
     for rule, earlier in policy.hidden():
         yield (
-            f"rules: {rule.title} never applies, because {earlier.title} matches all of its topics;"
-            " write it before that rule, or take it out"
+            f"rules: {rule.title} decides on no topic, because {earlier.title} matches all of its"
+            " topics; write it before that rule, or take it out"
         )
 
 

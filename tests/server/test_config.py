@@ -265,6 +265,15 @@ def test_a_variable_that_nothing_reads_is_a_warning_of_check_config(
     assert json.loads(line) == {"event": "warning", "message": expected}
 
 
+def test_a_variable_that_resembles_a_setting_is_only_an_error(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HANZO_PUBSUB_MESH_KEY_", "4")
+    assert commands.serve(["--dev", "--check-config"]) == commands.USAGE
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "there is no such setting; did you mean mesh_key?" in line
+
+
 def test_variables_of_clients_and_of_kubernetes_cause_no_warning() -> None:
     names = "URL TOKEN SPEED HTTP_PORT SERVICE_HOST SERVICE_PORT_HTTP MESH_SERVICE_PORT"
     given = {f"HANZO_PUBSUB_{name}": "x" for name in (*names.split(), "PORT_8056_TCP_ADDR")}
@@ -448,8 +457,9 @@ def test_an_access_rule_that_never_applies_is_a_warning(tmp_path: Path) -> None:
     rules = [{"pattern": "demo.**", "require": who}, {"pattern": "demo.<room>", "require": who}]
     file.write_text(yaml.safe_dump({"rules": rules}), encoding="utf-8")
     assert preflight.warnings(load({"rules": str(file), "dev": True})) == [
-        "rules: rule 2 of rules.yaml (`demo.<room>`) never applies, because rule 1 of rules.yaml"
-        " (`demo.**`) matches all of its topics; write it before that rule, or take it out"
+        "rules: rule 2 of rules.yaml (`demo.<room>`) decides on no topic, because rule 1 of"
+        " rules.yaml (`demo.**`) matches all of its topics; write it before that rule, or take it"
+        " out"
     ]
 
 

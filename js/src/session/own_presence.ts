@@ -126,15 +126,16 @@ export class OwnPresence {
   /** Send pending updates, as far as limits allow. */
   flush(): void {
     const { peer } = this._context;
-    if (!peer) return;
-    const busy = new Set([...this._inFlight.values()].map(({ topic }) => topic));
+    const isForAll = this._later._byTopic.has(undefined);
     for (const [topic, refs] of [...this._waiting]) {
-      if (this._later._byTopic.has(topic)) continue;
+      if (this._later._byTopic.has(topic) || !(isForAll || peer)) continue;
       this._waiting.delete(topic);
       // An update of all topics replaced those of single topics: their calls wait for it.
-      if (this._later._byTopic.has(undefined)) this._wait(undefined, refs);
+      if (isForAll) this._wait(undefined, refs);
       else this._settle(refs, ACKNOWLEDGED);
     }
+    if (!peer) return;
+    const busy = new Set([...this._inFlight.values()].map(({ topic }) => topic));
     const answers = peer.acks && peer.features.has('ref');
     for (const [topic, data] of this._later._items()) {
       // Keep the order between updates of all topics and updates of one.

@@ -9,7 +9,6 @@ no one; `{require: …}`, users who meet that requirement. Administrators may do
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,8 +28,8 @@ if TYPE_CHECKING:
 DEFAULT_RULES = Path(__file__).with_name("default_rules.yaml")
 DEV_RULES = Path(__file__).with_name("dev_rules.yaml")
 MAX_RULES = 10_000
-MAX_COMPARED = 20_000
-"""Maximum pairs of rules that a start compares to find rules that never apply: it must be fast."""
+MAX_COMPARED = 1_000_000
+"""Maximum pairs of segments that a start compares to find rules that never apply: 0.2 s."""
 MAX_KNOWN = 10_000
 """Maximum topics for which the matching rule is cached."""
 
@@ -138,21 +137,17 @@ class Policy:
 
     def hidden(self) -> Iterator[tuple[Rule, Rule]]:
         """Rules that never apply, each with an earlier rule of its file that matches its topics."""
-        last: Rule | None = None
-        for rule, earlier in islice(self._pairs(), MAX_COMPARED):
-            topics = rule_patterns.topics_of(rule.pattern)
-            if rule is not last and rule_patterns.covers(earlier.pattern, topics) is not None:
-                last = rule
-                yield rule, earlier
-
-    def _pairs(self) -> Iterator[tuple[Rule, Rule]]:
-        """Each rule with each earlier one of its file that can match the same topics."""
+        left = MAX_COMPARED
         for rule in self.rules:
-            for earlier in self._candidates(rule_patterns.topics_of(rule.pattern)):
-                if earlier is rule:
+            topics = rule_patterns.topics_of(rule.pattern)
+            for earlier in self._candidates(topics):
+                left -= len(rule.pattern.segments) * len(earlier.pattern.segments)
+                if earlier is rule or left < 0:
                     break
-                if earlier.source == rule.source:
+                covered = rule_patterns.covers(earlier.pattern, topics) is not None
+                if covered and earlier.source == rule.source:
                     yield rule, earlier
+                    break
 
     def may_administer(self, identity: Identity) -> bool:
         """Whether this identity may list topics and inject faults. H-075."""

@@ -91,8 +91,12 @@ class Webhook(BaseModel):
 
 def _age(value: object) -> object:
     read = seconds(value)
-    if isinstance(read, str) and not read.strip().isdecimal():
-        raise ValueError("must be seconds, for example 3600, or have a unit: 90s, 10m, 1h")
+    if isinstance(read, str):
+        try:
+            float(read)
+        except ValueError:
+            form = "must be seconds, for example 3600, or have a unit: 90s, 10m, 1h"
+            raise ValueError(form) from None
     return read
 
 

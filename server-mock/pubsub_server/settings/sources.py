@@ -212,7 +212,9 @@ def unknown_flag(flag: str) -> str:
     if not flag.startswith("--"):
         return f"{flag}: only flags are accepted"
     name = flag[2:].partition("=")[0].removeprefix("no-").replace("-", "_")
-    flags = " or ".join(f"--{each.replace('_', '-')}" for each in similar(name))
+    setting = closest(name)
+    names = [setting] if setting else with_word(name)
+    flags = " or ".join(f"--{each.replace('_', '-')}" for each in names)
     hint = f"; did you mean {flags}?" if flags else ""
     return f"{flag}: there is no such flag{hint}"
 
@@ -255,7 +257,7 @@ def _from_environment(environ: Mapping[str, str], problems: list[str]) -> dict[s
             continue
         if name.lower() in Settings.model_fields:
             found[name.lower()] = _Given(value, f"environment {variable}")
-        elif _closest(name.lower()) is not None:
+        elif closest(name.lower()) is not None:
             problems.append(_unknown(name.lower(), f"environment {variable}"))
     return found
 
@@ -406,22 +408,20 @@ def _choices(annotation: object) -> tuple[str, ...]:
     return arguments if arguments and all(isinstance(a, str) for a in arguments) else ()
 
 
-def _closest(name: str) -> str | None:
+def closest(name: str) -> str | None:
+    """The setting with the most similar name, if any is similar."""
     found = difflib.get_close_matches(name, Settings.model_fields, n=1, cutoff=0.75)
     return found[0] if found else None
 
 
-def similar(name: str) -> list[str]:
-    """The setting with the most similar name, or some that have it as a word: two for `port`."""
-    closest = _closest(name)
-    if closest is not None:
-        return [closest]
+def with_word(name: str) -> list[str]:
+    """Some settings that have the name as a word, such as two for `port`."""
     return [each for each in Settings.model_fields if name in each.split("_")][:3]
 
 
 def _unknown(name: str, source: str) -> str:
-    closest = _closest(name)
-    hint = f"did you mean {closest}?" if closest else "`--check-config` lists all settings"
+    setting = closest(name)
+    hint = f"did you mean {setting}?" if setting else "`--check-config` lists all settings"
     return f"{name} ({source}): there is no such setting; {hint}"
 
 

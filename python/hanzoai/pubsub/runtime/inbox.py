@@ -66,9 +66,9 @@ class Inbox:
         self.error: PubSubError | None = None
         self.observed = False
         """Whether a call or an iteration raises or reports the error."""
-        self.run: Final[deque[Message]] = deque()
-        """The entries before all others, if they are from a `Run`: the quickest to take."""
-        self._span = "", 0, -1  # its topic, its first position, and its last
+        self.ready: Final[deque[Message]] = deque()
+        """Messages of a `Run` that wait before all other entries: take them directly."""
+        self._span = "", 0, -1  # topic, first and last position of the `Run`
         self._positions: dict[str, int] = {}
         self.types: frozenset[str] | None = None
         """Types of the messages to keep; None keeps all."""
@@ -116,21 +116,21 @@ class Inbox:
         if self.finished:
             return False
         self._received += len(messages)
-        entries, run = self._entries, self.run
+        entries, ready = self._entries, self.ready
         if type(messages) is Run and self.empty:
-            self._end_run()
-            run.extend(messages)
-            self._span = messages[0].topic, messages.first, messages.first + len(run) - 1
+            self._put_back()
+            ready.extend(messages)
+            self._span = messages[0].topic, messages.first, messages.first + len(ready) - 1
         else:
             entries.extend(messages)
         if many:
             self._measure()
             self._allowed = max(self._allowed, len(entries))
-        elif len(entries) + len(run) > self._unmeasured:
+        elif len(entries) + len(ready) > self._unmeasured:
             self._measure()
             self._check()
         self._waiters.notify()
-        waiting = len(entries) + len(run)
+        waiting = len(entries) + len(ready)
         return many or (not self.finished and waiting > self._unmeasured - BURST)
 
     def takes(self, message: Message) -> bool:
@@ -173,7 +173,7 @@ class Inbox:
 
     def clear(self) -> None:
         """Drop waiting entries: the program has ended the subscription."""
-        self._end_run()
+        self._put_back()
         self._dropped += self._queued
         self._entries.clear()
         self._sizes.clear()
@@ -193,10 +193,10 @@ class Inbox:
 
     def take(self) -> Event | None:
         """Take the next entry, or None if the queue is empty."""
-        if self.run:
-            return self.run.popleft()
+        if self.ready:
+            return self.ready.popleft()
         if self._span[0]:
-            self._end_run()
+            self._put_back()
         if self._front:
             entry: Event = self._front.pop(next(iter(self._front)))
             self._passed(entry)
@@ -223,18 +223,18 @@ class Inbox:
         """The entry that ``take`` would return."""
         if self._front:
             return next(iter(self._front.values()))
-        waiting = self.run or self._entries
+        waiting = self.ready or self._entries
         return waiting[0] if waiting else None
 
     @property
     def empty(self) -> bool:
         """Whether the queue is empty."""
-        return not (self.run or self._entries or self._front)
+        return not (self.ready or self._entries or self._front)
 
     @property
     def positions(self) -> dict[str, int]:
-        """Position of the last message taken of each topic."""
-        self._end_run()
+        """Position of the last message taken of each topic. A `Run` that waits ends."""
+        self._put_back()
         return self._positions
 
     @property
@@ -276,22 +276,22 @@ class Inbox:
 
     def _measure(self) -> None:
         """Measure entries up to the newest. A queue that stays short is never measured."""
-        self._end_run()
+        self._put_back()
         entries, sizes = self._entries, self._sizes
         for entry in islice(entries, len(sizes), None):
             size = _OVERHEAD + (measure(entry.data) if type(entry) is Message else 0)
             sizes.append(size)
             self._bytes += size
 
-    def _end_run(self) -> None:
-        """Set the position of the run, and put the rest of it back before the other entries."""
+    def _put_back(self) -> None:
+        """Set the position of the `Run`, and put the rest of it before the other entries."""
         topic, first, last = self._span
-        taken = last - len(self.run)
+        taken = last - len(self.ready)
         if taken >= first:
             self._set_position(topic, taken)
         self._span = "", 0, -1
-        self._entries.extendleft(reversed(self.run))
-        self.run.clear()
+        self._entries.extendleft(reversed(self.ready))
+        self.ready.clear()
 
     @property
     def _is_over(self) -> bool:

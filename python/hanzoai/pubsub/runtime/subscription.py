@@ -47,7 +47,7 @@ class Subscription(Generic[Data_co]):
         self._feed = feed
         self._inbox = feed.inbox
         self._handlers = feed.handlers
-        self._run = deque[Message]() if feed.handlers.on_message else feed.inbox.run
+        self._ready = deque[Message]() if feed.handlers.on_message else feed.inbox.ready
         self.outage = feed.outage
         """Since when there has been no connection, and why; None with a connection."""
         self._warns = warns
@@ -108,8 +108,8 @@ class Subscription(Generic[Data_co]):
         return self
 
     async def __anext__(self, every: bool = False, /) -> Message[Data_co]:
-        if self._run and self._cut is None:
-            return self._run.popleft()
+        if self._ready and self._cut is None:
+            return self._ready.popleft()
         if self._handlers.on_message is not None:
             self._refuse_handled()
         inbox = self._inbox
@@ -136,7 +136,8 @@ class Subscription(Generic[Data_co]):
             UsageError: The messages go to ``on_message``.
         """
         self._refuse_handled()
-        while self._cut is None and not isinstance(self._inbox.peek(), Gap | None):
+        peek = self._inbox.peek
+        while self._cut is None and (entry := peek()) is not None and type(entry) is not Gap:
             taken = self._inbox.take()
             if type(taken) is Message:
                 read = taken if self._model is None else self._model.read(taken)
@@ -190,7 +191,7 @@ class Subscription(Generic[Data_co]):
     def typed(self, model: PayloadModel[T]) -> Subscription[T]:
         """Return this subscription, whose messages from now on are parsed with the model."""
         self._model = model
-        self._run = deque[Message]()
+        self._ready = deque[Message]()
         return cast("Subscription[T]", self)
 
     def _begin_reading(self) -> None:

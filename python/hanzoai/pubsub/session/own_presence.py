@@ -110,7 +110,7 @@ class OwnPresence:
         self.flush()
 
     def connected(self) -> None:
-        """Send the own presence again on a new connection, also what the last one left unanswered."""
+        """Send the own presence on a new connection, also what the last one left unanswered."""
         for update in self._in_flight.values():
             self._wait(update.topic, update.refs)
         self._in_flight.clear()
@@ -120,18 +120,19 @@ class OwnPresence:
     def flush(self) -> None:
         """Send waiting updates, if allowed now."""
         peer = self._context.peer
-        if peer is None:
-            return
-        busy = {update.topic for update in self._in_flight.values()}
         for topic, refs in list(self._waiting.items()):
             if topic in self._later.by_topic:
                 continue
-            del self._waiting[topic]
             # An update for all topics replaced those of single topics: their calls wait for it.
             if None in self._later.by_topic:
+                del self._waiting[topic]
                 self._wait(None, refs)
-            else:
+            elif peer is not None:
+                del self._waiting[topic]
                 self._settle(refs, _ACKNOWLEDGED)
+        if peer is None:
+            return
+        busy = {update.topic for update in self._in_flight.values()}
         answers = peer.acks and "ref" in peer.features
         for topic, data in self._later.items():
             # Keep the order between an update for all topics and one for a single topic.

@@ -132,6 +132,7 @@ class Subscriptions:
                 and one.type not in TYPES
             ):
                 stop += 1
+            # A slice of a `Run` is a list.
             run = messages if stop - start == end else messages[start:stop]
             start = stop
             states = self.routes.known.get(topic)

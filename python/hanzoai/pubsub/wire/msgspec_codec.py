@@ -133,7 +133,7 @@ def read_messages(frames: Sequence[bytes]) -> list[Message]:
         fields["seq"] = seq
         fields["meta"] = message.meta
         messages.append(envelope)
-    return Run(messages, first.seq) if is_run and first.seq is not None else messages
+    return Run(messages, first.seq) if messages and is_run and first.seq is not None else messages
 
 
 def _is_shallow(data: bytes) -> bool:
