@@ -269,7 +269,7 @@ def test_a_variable_that_resembles_a_setting_is_only_an_error(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HANZO_PUBSUB_MESH_KEY_", "4")
-    assert commands.serve(["--dev", "--check-config"]) == commands.USAGE
+    assert commands.serve(["--dev", "--check-config"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "there is no such setting; did you mean mesh_key?" in line
 
