@@ -126,12 +126,11 @@ export class OwnPresence {
   /** Send pending updates, as far as limits allow. */
   flush(): void {
     const { peer } = this._context;
-    const isForAll = this._later._byTopic.has(undefined);
     for (const [topic, refs] of [...this._waiting]) {
-      if (this._later._byTopic.has(topic) || !(isForAll || peer)) continue;
+      if (this._later._byTopic.has(topic)) continue;
       this._waiting.delete(topic);
       // An update of all topics replaced those of single topics: their calls wait for it.
-      if (isForAll) this._wait(undefined, refs);
+      if (this._later._byTopic.has(undefined)) this._wait(undefined, refs);
       else this._settle(refs, ACKNOWLEDGED);
     }
     if (!peer) return;

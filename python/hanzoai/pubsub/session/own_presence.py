@@ -123,12 +123,11 @@ class OwnPresence:
         for topic, refs in list(self._waiting.items()):
             if topic in self._later.by_topic:
                 continue
+            del self._waiting[topic]
             # An update for all topics replaced those of single topics: their calls wait for it.
             if None in self._later.by_topic:
-                del self._waiting[topic]
                 self._wait(None, refs)
-            elif peer is not None:
-                del self._waiting[topic]
+            else:
                 self._settle(refs, _ACKNOWLEDGED)
         if peer is None:
             return
