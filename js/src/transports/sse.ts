@@ -280,10 +280,10 @@ export class SseTransport implements Transport {
     }
   }
 
-  /** Report a rejected stream to the session. The connection hides the tokens in its texts. */
+  /** Report a rejected stream to the session. */
   private _refuse(response: Response, body: string): void {
     const status = statusOf(response);
-    const error = readError(response, body, this._clock.wallMs());
+    const error = readError(response, body, this._clock.wallMs(), { token: this._token });
     if (status === 401) this._put(authError(error));
     else if (REFUSED.includes(status)) {
       for (const frame of this._subscriptions.denied(error)) this._put(frame);
