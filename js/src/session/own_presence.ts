@@ -112,27 +112,22 @@ export class OwnPresence {
     this._own._update(topic, data);
     this._later._update(topic, data);
     this._wait(topic, refs);
+    if (!topic) this._mergeWaiting();
     this.flush();
   }
 
   /** Send all values on a new connection, also those that the last one left unanswered. */
   connected(): void {
+    this._later._byTopic = new Map(this._own._byTopic);
     for (const { topic, refs } of this._inFlight.values()) this._wait(topic, refs);
     this._inFlight.clear();
-    this._later._byTopic = new Map(this._own._byTopic);
+    this._mergeWaiting();
     this.flush();
   }
 
   /** Send pending updates, as far as limits allow. */
   flush(): void {
     const { peer } = this._context;
-    for (const [topic, refs] of [...this._waiting]) {
-      if (this._later._byTopic.has(topic)) continue;
-      this._waiting.delete(topic);
-      // An update of all topics replaced those of single topics: their calls wait for it.
-      if (this._later._byTopic.has(undefined)) this._wait(undefined, refs);
-      else this._settle(refs, ACKNOWLEDGED);
-    }
     if (!peer) return;
     const busy = new Set([...this._inFlight.values()].map(({ topic }) => topic));
     const answers = peer.acks && peer.features.has('ref');
@@ -200,13 +195,20 @@ export class OwnPresence {
     return update;
   }
 
-  /** Let calls wait for the next update of a topic. */
+  /** Let calls wait for the next update of a topic, or for one of all topics in its place. */
   private _wait(topic: Topic, refs: readonly number[]): void {
-    const all = [...(this._waiting.get(topic) ?? []), ...refs];
-    this._waiting.set(
-      topic,
-      all.sort((a, b) => a - b),
-    );
+    const { _byTopic } = this._later;
+    const later = _byTopic.has(topic) ? topic : undefined;
+    const all = [...(this._waiting.get(later) ?? []), ...refs].sort((a, b) => a - b);
+    if (_byTopic.has(later)) this._waiting.set(later, all);
+    else this._settle(refs, ACKNOWLEDGED);
+  }
+
+  /** Let calls whose updates were replaced wait for what took their place. */
+  private _mergeWaiting(): void {
+    const waiting = [...this._waiting];
+    this._waiting.clear();
+    for (const [topic, refs] of waiting) this._wait(topic, refs);
   }
 
   /** Settle the calls of an update; without one, report the error. */

@@ -123,8 +123,6 @@ async def test_a_configured_address_without_a_node_is_logged_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.DEBUG, "pubsub_server.backplanes.mesh")
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        address = f"127.0.0.1:{listener.getsockname()[1]}"
 
     def output(level: int) -> list[str]:
         return [
@@ -133,8 +131,11 @@ async def test_a_configured_address_without_a_node_is_logged_once(
             if each.levelno == level and "cannot reach" in each.getMessage()
         ]
 
-    async with node(address):
-        await until(lambda: len(output(logging.DEBUG)) >= 2)
+    with socket.socket() as reserved:  # it does not listen, and no other test gets its port
+        reserved.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{reserved.getsockname()[1]}"
+        async with node(address):
+            await until(lambda: len(output(logging.DEBUG)) >= 2)
     assert output(logging.WARNING) == [
         f"mesh: cannot reach {address}: Connection refused; trying again"
     ]

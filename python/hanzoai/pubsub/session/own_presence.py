@@ -107,28 +107,22 @@ class OwnPresence:
         self._own.update(topic, data)
         self._later.update(topic, data)
         self._wait(topic, refs)
+        if topic is None:
+            self._merge_waiting()
         self.flush()
 
     def connected(self) -> None:
         """Send the own presence on a new connection, also what the last one left unanswered."""
+        self._later.by_topic = self._own.by_topic.copy()
         for update in self._in_flight.values():
             self._wait(update.topic, update.refs)
         self._in_flight.clear()
-        self._later.by_topic = self._own.by_topic.copy()
+        self._merge_waiting()
         self.flush()
 
     def flush(self) -> None:
         """Send waiting updates, if allowed now."""
         peer = self._context.peer
-        for topic, refs in list(self._waiting.items()):
-            if topic in self._later.by_topic:
-                continue
-            del self._waiting[topic]
-            # An update for all topics replaced those of single topics: their calls wait for it.
-            if None in self._later.by_topic:
-                self._wait(None, refs)
-            else:
-                self._settle(refs, _ACKNOWLEDGED)
         if peer is None:
             return
         busy = {update.topic for update in self._in_flight.values()}
@@ -192,8 +186,18 @@ class OwnPresence:
                 self._own.by_topic.pop(topic, None)
 
     def _wait(self, topic: str | None, refs: Sequence[int]) -> None:
-        """Let calls wait for the next update of a topic."""
-        self._waiting[topic] = sorted([*self._waiting.get(topic, ()), *refs])
+        """Let calls wait for the next update of a topic, or for one of all topics in its place."""
+        for later in (topic, None):
+            if later in self._later.by_topic:
+                self._waiting[later] = sorted([*self._waiting.get(later, ()), *refs])
+                return
+        self._settle(refs, _ACKNOWLEDGED)
+
+    def _merge_waiting(self) -> None:
+        """Let calls whose updates were replaced wait for what took their place."""
+        waiting, self._waiting = self._waiting, {}
+        for topic, refs in waiting.items():
+            self._wait(topic, refs)
 
     def _reject(self, refs: Sequence[int], error: Rejected) -> None:
         """Settle the calls of an update; without one, report the error."""
