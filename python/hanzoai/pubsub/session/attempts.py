@@ -19,47 +19,29 @@ _UNHURRIED: Final = 160_000
 
 
 class Attempts:
-    """Counts consecutive failed attempts, and calculates the wait before the next one.
-
-    Attributes:
-        failed: Number of consecutive failed attempts.
-        outage: Milliseconds of waits and failed openings since the last useful connection.
-        requested_wait: Milliseconds that the server requested before it ended the connection.
-        wait: Milliseconds of the planned wait.
-        can_shorten: Whether a call of the program ends the running wait early.
-        shorten_later: Whether one will end it when the timer `hold` fires.
-    """
+    """Counts failed attempts, and calculates the wait before the next one, in milliseconds."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._minimum = 0  # milliseconds of the wait that no call of the program saves
-        self.failed = 0
-        self.outage = 0
-        self.requested_wait = 0
-        self.wait = 0
-        self.can_shorten = False
-        self.shorten_later = False
+        self.failed = 0  # consecutive attempts
+        self.outage = 0  # waits and failed openings since the last useful connection
+        self.requested_wait = 0  # by the server, before it ended the connection
+        self.wait = 0  # the planned one
+        self._minimum = 0  # the part of it that no call of the program saves
+        self.can_shorten = False  # a call of the program ends the running wait early
+        self.shorten_later = False  # such a call ends it when the timer `hold` fires
 
     def delay(self, attempt: int, bound: float = inf) -> int:
-        """Draw a wait with full jitter, in milliseconds (LIFE-2)."""
+        """Draw a wait with full jitter (LIFE-2)."""
         options = self._context.options
         ceiling = min(options.retry_cap, options.retry_base << attempt, bound)
         return int(self._context.random() * ceiling)
 
     def plan(self, retry_after: int, *, unsettled: bool) -> int:
-        """Draw the wait before the next attempt, and count this one.
-
-        Its bound grows with the length of the outage, so that clients return soon after a short
-        outage and are spread out after a long one. It stays low while a publish waits.
-
-        Args:
-            retry_after: Milliseconds that the server requested now.
-            unsettled: Whether a publish waits.
-
-        Returns:
-            Milliseconds, at least what the server requested.
-        """
+        """Draw the wait before the next attempt, at least `retry_after`, and count this one."""
         options = self._context.options
+        # Clients return soon after a short outage, and are spread out after a long one. While a
+        # publish waits, the bound stays low.
         bound = 2 * options.retry_base
         if not unsettled:
             bound = max(bound, self.outage * self.outage // _UNHURRIED)

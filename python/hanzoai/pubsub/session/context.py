@@ -15,15 +15,11 @@ if TYPE_CHECKING:
 
 
 class Context:
-    """Options, ports, randomness, timers, and the peer of the current connection.
-
-    Attributes:
-        peer: Features of the connected server; None without an authenticated connection.
-    """
+    """Options, ports, randomness, timers, and the peer of the current connection."""
 
     def __init__(self, options: SessionOptions, ports: Ports, random: Callable[[], float]) -> None:
         self.options = options
         self.ports = ports
         self.random = random
         self.timers = Timers(ports)
-        self.peer: Peer | None = None
+        self.peer: Peer | None = None  # None without an authenticated connection

@@ -16,41 +16,26 @@ NOTICE_INTERVAL: Final = 1_000
 
 
 class Credentials:
-    """The token and the calls for it.
-
-    Attributes:
-        token: The current token, or None.
-        life: Stated lifetime of the token in milliseconds when it arrived, or None.
-        span: Milliseconds that it had left when a server first accepted it, or None.
-        failed: Number of consecutive failed calls.
-        rejected: Whether the server rejected the last token.
-    """
+    """The token and the calls for it; times in milliseconds."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
         self.token: str | None = None
-        self.life: int | None = None
-        self.span: int | None = None
-        self.failed = 0
-        self.rejected = False
+        self.life: int | None = None  # stated when it arrived
+        self.span: int | None = None  # left when a server first accepted it
+        self.failed = 0  # consecutive calls
+        self.rejected = False  # the server rejected the last token
         self._calls = 0
         self._call: int | None = None  # the number of the call in flight
         self._noticed = -NOTICE_INTERVAL  # when a notice last caused a call, or will cause one
 
     def fetch(self, at: int | None, *, expiring: bool) -> None:
-        """Call the callback, unless a call is in flight or the token is fixed.
-
-        A server may send many notices that the token expires; one call handles all that arrive too
-        soon.
-
-        Args:
-            at: When the notice arrived, Unix milliseconds; None without one.
-            expiring: Whether the current token is valid.
-        """
+        """Get a token, unless a call is in flight; `at`: the time of the notice that causes it."""
         options, timers = self._context.options, self._context.timers
         if self._call is not None or (expiring and not options.renewable):
             return
         if at is not None:
+            # A server may send many notices; one call handles all that arrive too soon.
             wait = self._noticed - at
             if wait <= 0:
                 wait += NOTICE_INTERVAL
@@ -95,15 +80,10 @@ class Credentials:
         self.life = None
 
     def accepted(self, left: int | None) -> None:
-        """A server accepted the token: start the timers to renew it, and to drop it afterwards.
-
-        Args:
-            left: Milliseconds until it expires, if the server stated it.
-        """
+        """A server accepted the token, and perhaps stated the time left: plan its renewal."""
         options, timers = self._context.options, self._context.timers
-        life = self.life
+        life = self.life if left is None else left
         if left is not None:
-            life = left
             timers.limit("expiry", left)
         if self.span is None:
             self.span = life

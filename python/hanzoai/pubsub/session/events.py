@@ -24,37 +24,24 @@ _UNEXPLAINED: Final = frozenset({None, 1000, 1002, 1005, 1006, 1011, 1015})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionEvent:
-    """Input of the guards and actions of the lifecycle; an event sets the fields that it has.
+    """Input of the guards and actions of the lifecycle: an event sets the fields that it has.
 
-    Attributes:
-        timer: The timer that fired.
-        code: The error code or close code of the cause.
-        message: The cause in words, without secrets.
-        remedy: What to do about it, if the server stated it.
-        retry_after_ms: Milliseconds that the server requested to wait.
-        at: When a frame arrived, by this machine's clock, Unix milliseconds.
-        peer: The content of `auth.ok`.
-        left: Milliseconds until the token expires, from `auth.expiring`.
-        token: The token, with or without `Bearer `.
-        expires_in: Milliseconds until it expires, if the callback returned it.
-        ok: The result of a probe.
-        wait: Milliseconds to wait for publishes before the end.
-        idle: Milliseconds since the last byte of the transport.
+    Durations are in milliseconds.
     """
 
-    timer: TimerName | None = None
-    code: str | int | None = None
-    message: str | None = None
-    remedy: str | None = None
-    retry_after_ms: int | None = None
-    at: int | None = None
-    peer: Peer | None = None
-    left: int | None = None
-    token: str | None = field(default=None, repr=False)
-    expires_in: int | None = None
-    ok: bool = False
-    wait: int | None = None
-    idle: int = 0
+    timer: TimerName | None = None  # that fired
+    code: str | int | None = None  # error code or close code of the cause
+    message: str | None = None  # the cause in words, without secrets
+    remedy: str | None = None  # that the server stated
+    retry_after_ms: int | None = None  # that the server requested to wait
+    at: int | None = None  # when a frame arrived, by this machine's clock, Unix milliseconds
+    peer: Peer | None = None  # the content of `auth.ok`
+    left: int | None = None  # until the token expires, from `auth.expiring`
+    token: str | None = field(default=None, repr=False)  # with or without `Bearer `
+    expires_in: int | None = None  # until it expires, if the callback returned it
+    ok: bool = False  # the result of a probe
+    wait: int | None = None  # for publishes before the end
+    idle: int = 0  # since the last byte of the transport
 
 
 NO_DETAILS: Final = SessionEvent()

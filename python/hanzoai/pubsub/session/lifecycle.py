@@ -47,20 +47,11 @@ AFTER: Final[dict[Timer, str]] = {
 
 
 class Lifecycle:
-    """The state of a session.
+    """The state of a session: where it is in the table, and what the guards of the table read."""
 
-    Attributes:
-        state: The session's state in the table.
-        draining: The program has asked for the end, or the session has ended: it rejects new calls.
-        overdue: The outage is so long that history may have expired.
-        has_pings: Whether the transport has pings and adds single subscriptions; an event stream
-            does not.
-        is_linked: A transport is being opened, or open.
-    """
-
-    draining = False
-    overdue = False
-    has_pings = True
+    draining = False  # the program has asked for the end, or it has come: reject new calls
+    overdue = False  # the outage is so long that history may have expired
+    has_pings = True  # and adds single subscriptions; an event stream does neither
 
     def __init__(
         self,
@@ -70,7 +61,7 @@ class Lifecycle:
         own_presence: OwnPresence,
     ) -> None:
         self.state: State = INITIAL
-        self.is_linked = False
+        self.is_linked = False  # a transport is being opened, or open
         self.attempts: Final = Attempts(context)
         self.credentials: Final = Credentials(context)
         self.choice: Final = TransportChoice(context)
@@ -128,16 +119,9 @@ class Lifecycle:
             getattr(self, step)(event)
         left, self.state = self.state, row.to
         if row.to != left:
-            self._ports.state_changed(
-                StateChanged(
-                    left,
-                    row.to,
-                    event.code,
-                    event.message,
-                    self._retry_in,
-                    self.attempts.failed,
-                )
-            )
+            failed = self.attempts.failed
+            change = StateChanged(left, row.to, event.code, event.message, self._retry_in, failed)
+            self._ports.state_changed(change)
         for action in row.actions:
             if action[0] == "+":
                 timer = cast("Timer", action[1:])
@@ -314,10 +298,7 @@ class Lifecycle:
     # ---------------------------------------------------------------- actions: attempts
 
     def plan_retry(self, event: SessionEvent, /) -> None:
-        """Count this attempt, and draw the wait before the next one.
-
-        The waits grow, and are never shorter than the server requested.
-        """
+        """Count this attempt, and draw the wait before the next one."""
         if event.timer == "open":
             self.attempts.outage += self._options.open_timeout
         self._retry_in = self.attempts.plan(

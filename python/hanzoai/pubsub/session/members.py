@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import OrderedDict
+from dataclasses import dataclass, field
 from sys import maxunicode
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from pydantic import ValidationError
 
@@ -33,21 +34,19 @@ MAX_MEMBERS: Final = 10_000
 _REQUIRED: Final = frozenset({"user_id", "name", "joined_at", "last_seen"})
 """Required fields of a member, in addition to `client_id`."""
 
+_Members: TypeAlias = dict[str, PresenceMember]
+"""Members by client id, which may change with a reconnect."""
 
+
+@dataclass(slots=True)
 class _Room:
-    __slots__ = ("awaited", "complete", "doubted", "members", "opened", "proven", "topic")
-
-    def __init__(self, topic: str) -> None:
-        self.topic = topic
-        self.members: dict[str, PresenceMember] = {}
-        # Members from before a reconnect, by client id, that may return, perhaps with another id.
-        self.awaited: dict[str, PresenceMember] = {}
-        # Whether a snapshot, if one arrives, names all of them that are still present.
-        self.doubted = False
-        self.complete = False
-        self.proven = True
-        # Grows with each opening of a room: the order of the rooms.
-        self.opened = 0
+    topic: str
+    members: _Members = field(default_factory=_Members)
+    awaited: _Members = field(default_factory=_Members)  # may return after a reconnect
+    doubted: bool = False  # a snapshot, if one arrives, names all awaited ones that are present
+    complete: bool = False  # a snapshot has arrived
+    proven: bool = True  # the members have not left unnoticed
+    opened: int = 0  # grows with each opening of a room: the order of the rooms
 
 
 class PresenceMembers:
@@ -70,10 +69,7 @@ class PresenceMembers:
     def lists(
         self, patterns: Sequence[str], others: Sequence[str], *, hidden: bool
     ) -> Iterator[PresenceChange]:
-        """Lists of the topics of some patterns, but not of `others`, that have a snapshot.
-
-        If `hidden`, the lists are empty.
-        """
+        """Lists of the topics of `patterns`, but not of `others`; if `hidden`, empty ones."""
         known = set(self._matching(others))
         for topic in self._matching(patterns):
             if topic not in known and (room := self._rooms[topic]).complete:
@@ -139,11 +135,9 @@ class PresenceMembers:
         return any(room.awaited for room in self._rooms.values())
 
     def expire(self) -> list[PresenceChange]:
-        """Drop the members that have not returned after a reconnect.
-
-        All of them leave in one step, because each change has a list of the remaining members: a
-        list for each would take half a gigabyte if 10,000 leave.
-        """
+        """Drop the members that have not returned after a reconnect."""
+        # All of a topic leave together, because each change has a list of the remaining members: a
+        # list for each would take half a gigabyte if 10,000 leave.
         out: list[PresenceChange] = []
         for room in self._rooms.values():
             gone, room.awaited, room.doubted = room.awaited, {}, False
@@ -161,21 +155,15 @@ class PresenceMembers:
         return out
 
     def doubt(self, patterns: Sequence[str], watched: Container[str]) -> bool:
-        """Await the members from before a reconnect that no snapshot will certainly confirm.
+        """Await the members that no snapshot will certainly confirm; whether there are any.
 
-        A server sends a snapshot of each named topic, and of the topics of a pattern that have
-        members.
-
-        Args:
-            patterns: Those of the subscription that has just been answered.
-            watched: The patterns of all subscriptions with presence.
-
-        Returns:
-            Whether there are any.
+        `patterns` are those of an answered subscription, `watched` those of all with presence.
         """
         found = False
         for topic in self._matching(patterns):
             room = self._rooms[topic]
+            # A server sends a snapshot of each named topic, and of the topics of a pattern that
+            # have members.
             if room.proven or (room.complete and topic in watched) or not room.members:
                 continue
             room.proven = True
@@ -293,10 +281,7 @@ def _member_data(data: object) -> dict[str, Any] | None:
 def _merge(
     before: PresenceMember | None, data: Mapping[str, Any], at: int
 ) -> PresenceMember | None:
-    """A member after a join or update.
-
-    Data with all required fields replaces the member, other data updates it.
-    """
+    """A member after a join or update: data with all required fields replaces it."""
     fields: dict[str, Any] = {}
     if not data.keys() >= _REQUIRED:
         fields = {"user_id": "", "name": "", "joined_at": at}

@@ -38,11 +38,7 @@ class _Update(NamedTuple):
 
 
 class PresenceValues:
-    """Own presence.
-
-    Attributes:
-        by_topic: Keys and values by topic; None for all topics.
-    """
+    """Keys and values by topic; the topic None is for all topics."""
 
     def __init__(self) -> None:
         self.by_topic: dict[str | None, dict[str, Any]] = {}

@@ -15,50 +15,29 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Peer:
-    """The other side of one connection.
+    """The other side of one connection."""
 
-    Attributes:
-        client_id: The id that it assigned to this client.
-        features: Its stated features; empty for a plain peer.
-        limits: Its stated limits.
-        token_life: Milliseconds until the token expires, if stated.
-        plain: It implements only HIP-56, so the client sends nothing else.
-        acks: It answers publishes; on an event stream, each is a request.
-        resends: The client can send unanswered publishes again under the same id.
-        incremental: Single subscriptions can be added and removed; False for an event stream.
-        rate: Allowed publishes per second; 0 if no limit is known.
-        node: The node for which its positions are valid; None if they are valid on every node.
-    """
-
-    client_id: str = ""
-    features: frozenset[str] = frozenset()
+    client_id: str = ""  # that it assigned to this client
+    features: frozenset[str] = frozenset()  # empty for a plain peer
     limits: Limits = field(default_factory=Limits)
-    token_life: int | None = None
-    plain: bool = True
-    acks: bool = False
-    resends: bool = False
-    incremental: bool = True
-    rate: int = 0
-    node: str | None = None
+    token_life: int | None = None  # milliseconds until the token expires, if stated
+    plain: bool = True  # it implements only HIP-56, so the client sends nothing else
+    acks: bool = False  # it answers publishes; on an event stream, each is a request
+    resends: bool = False  # unanswered publishes can be sent again under the same id
+    incremental: bool = True  # single subscriptions can be added; not on an event stream
+    rate: int = 0  # allowed publishes per second; 0 if no limit is known
+    node: str | None = None  # for which its positions are valid; None if for all
 
     @cached_property  # it is read for each publish
     def burst(self) -> float:
-        """Maximum publishes at once: a tenth less than the rate; infinite without a limit.
-
-        With equal budgets, network jitter alone would cause rejections by the server when both are
-        used up; and a rejected publish would be overtaken by later ones.
-        """
+        """Maximum publishes at once: a tenth less than the rate; infinite without a limit."""
+        # With equal budgets, network jitter alone would cause rejections by the server when both
+        # are used up; and a rejected publish would be overtaken by later ones.
         return self.rate - min(max(1, self.rate // 10), self.rate // 2) or math.inf
 
 
 def read_peer(frame: AuthOkFrame, at: int, *, incremental: bool) -> Peer:
-    """Read `auth.ok`.
-
-    Args:
-        frame: The frame.
-        at: When it arrived, Unix milliseconds by the client's clock.
-        incremental: Whether the transport can add and remove single subscriptions.
-    """
+    """Read `auth.ok`, which arrived at this time, Unix milliseconds by the client's clock."""
     features = frozenset(() if frame.version is None else frame.features or ())
     limits = frame.limits or Limits()
     now = at if frame.server_time is None else frame.server_time

@@ -59,23 +59,14 @@ Outcome: TypeAlias = Acked | Rejected | Unknown
 
 @dataclass(frozen=True, slots=True)
 class StateChanged:
-    """The session has changed its state in the table.
-
-    Attributes:
-        from_: The old state.
-        to: The new state.
-        code: The error code or close code of the cause, if any.
-        reason: The reason in words.
-        retry_in: Milliseconds until the next attempt.
-        attempt: Number of consecutive failed attempts.
-    """
+    """The session has changed its state in the table."""
 
     from_: State
     to: State
-    code: str | int | None = None
-    reason: str | None = None
-    retry_in: int | None = None
-    attempt: int = 0
+    code: str | int | None = None  # error code or close code of the cause, if any
+    reason: str | None = None  # in words
+    retry_in: int | None = None  # milliseconds until the next attempt
+    attempt: int = 0  # number of consecutive failed attempts
 
 
 class Ports(Protocol):
@@ -131,13 +122,9 @@ class Ports(Protocol):
         """Messages of a topic are missing at this point in the order of the subscription."""
 
     def joined(self, sub: int, topics: tuple[str, ...], denied: tuple[Denial, ...], /) -> None:
-        """The server answered a subscription, the first time or after a reconnect.
+        """The server answered: the active patterns, and those that this answer denied.
 
-        Args:
-            sub: The subscription.
-            topics: The active patterns. If empty, the subscription has ended; `denied` has the
-                reasons.
-            denied: The patterns denied by this answer.
+        Without an active pattern, the subscription has ended.
         """
 
     def presence_changed(self, sub: int, change: PresenceChange, /) -> None:

@@ -64,13 +64,7 @@ class Presence:
     def show(
         self, state: SubscriptionState, others: Sequence[str], *, hidden: bool = False
     ) -> None:
-        """Report to a subscription with presence the known members of its topics.
-
-        Args:
-            state: The subscription.
-            others: Patterns whose topics are left out.
-            hidden: Its other topics were rejected temporarily; report empty lists.
-        """
+        """Report the known members of topics, without those of `others`; if `hidden`, none."""
         if not state.request.presence:
             return
         for change in self.members.lists(state.patterns, others, hidden=hidden):

@@ -24,28 +24,18 @@ _STATED: Final = {"id", "timestamp", "seq", "duplicate"}
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
 class PublishState:
-    """One publish; `results` has a slot for each message, None until it is answered.
+    """One publish."""
 
-    Attributes:
-        number: Its place in the order of the calls.
-        publish: The user's publish.
-        ref: Its `ref` on the wire.
-        sent: Whether a part of it may already be published.
-        doubted: Whether it was in flight when a connection was lost, so that a rejection does not
-            show its outcome.
-        since: Milliseconds for which publishes had been held back when it was last queued; infinite
-            after it counted as slowed.
-        newer: A publish of the same key that the server may have published before this one.
-    """
-
-    number: int
+    number: int  # its place in the order of the calls
     publish: Publish
-    ref: str
-    results: list[PublishResult | None]
+    ref: str  # on the wire
+    results: list[PublishResult | None]  # a slot for each message, None until it is answered
+    # Milliseconds for which publishes had been held back when it was last queued; infinite after it
+    # counted as slowed.
     since: float
-    sent: bool = False
-    doubted: bool = False
-    newer: PublishState | None = None
+    sent: bool = False  # a part of it may already be published
+    doubted: bool = False  # it was in flight when a connection was lost: a rejection proves nothing
+    newer: PublishState | None = None  # of its key, and perhaps published before this one
 
     def unanswered(self) -> list[int]:
         """Slots without an answer."""

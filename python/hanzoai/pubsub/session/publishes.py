@@ -63,10 +63,6 @@ class Publishes:
 
     The option `send_queue_messages` limits the waiting messages, and also those in flight;
     `send_queue_bytes` limits their bytes. A single publish may be larger if the queue is empty.
-
-    Attributes:
-        paused: The server has requested a wait: nothing is sent before the timer `pace` fires.
-        slowed: Number of publishes that the server's rate delayed by a second or more.
     """
 
     def __init__(self, context: Context) -> None:
@@ -87,9 +83,9 @@ class Publishes:
         # While the server owes answers: ms since one, and messages given up in flight since then.
         self._silence = 0
         self._abandoned = 0
-        self.paused = False
+        self.paused = False  # the server has requested a wait, until the timer `pace` fires
         self._held = 0  # ms for which the rate has held publishes back; a pause counts as a second
-        self.slowed = 0
+        self.slowed = 0  # publishes that the server's rate delayed by a second or more
 
     # ---------------------------------------------------------------- queries
 
@@ -203,10 +199,7 @@ class Publishes:
         self._spent = max(least, spent - peer.rate * interval)
 
     def take_turn(self) -> bool:
-        """Whether an update of presence may be sent now.
-
-        It counts against the rate, and takes turns with publishes that wait for it.
-        """
+        """Whether an update of presence may be sent now: it takes turns with waiting publishes."""
         peer = cast("Peer", self._context.peer)
         left = peer.burst * 1000 - self._spent
         theirs = not self._sent_last and left <= self._queued[0] * 1000
@@ -333,14 +326,7 @@ class Publishes:
     def take(
         self, entry: PublishState, answers: Mapping[int, PublishResult], *, more: bool = False
     ) -> None:
-        """Take the results of messages in flight.
-
-        Args:
-            entry: Their publish. When all of it is answered, it is settled; messages that the rate
-                rejected are sent again.
-            answers: The results by slot.
-            more: The server will answer other messages of the publish.
-        """
+        """Take results by slot; `more`: the server will answer other messages of the publish."""
         pause = 0
         for slot, result in answers.items():
             error = result.error

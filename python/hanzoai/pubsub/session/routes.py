@@ -16,15 +16,11 @@ KNOWN_TOPICS: Final = 4_096
 
 
 class Routes:
-    """Subscriptions by pattern and topic.
-
-    Attributes:
-        by_pattern: The subscriptions of each pattern.
-        known: Cached results of `find`, cleared when a pattern is added or removed.
-    """
+    """Subscriptions by pattern and topic."""
 
     def __init__(self) -> None:
         self.by_pattern: dict[str, dict[SubscriptionState, None]] = {}
+        # Cached results of `find`, cleared when a pattern is added or removed.
         self.known: dict[str, tuple[SubscriptionState, ...]] = {}
         self._trie: TopicTrie[str] = TopicTrie()
 

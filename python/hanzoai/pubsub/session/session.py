@@ -44,12 +44,8 @@ class Session:
     """The session of one client, from `connect` to the port `finished`.
 
     Each call is one step: it changes the session, calls ports, and returns. It never raises for
-    data from the network: unexpected data is ignored.
-
-    Args:
-        options: Its options.
-        ports: Its environment.
-        random: A number from 0 inclusive to 1 exclusive, drawn once for each delay.
+    data from the network: unexpected data is ignored. `random` returns a number from 0 inclusive to
+    1 exclusive, and is called once for each delay.
     """
 
     def __init__(self, options: SessionOptions, ports: Ports, random: Callable[[], float]) -> None:
@@ -117,13 +113,9 @@ class Session:
     def update_presence(
         self, topic: str | None, data: Mapping[str, Any], ref: int | None = None
     ) -> None:
-        """Change the user's own presence.
+        """Change keys of the user's own presence, on a topic or on all (None).
 
-        Args:
-            topic: The topic; None for all that the user is a member of.
-            data: Keys with their new values.
-            ref: Unique number that identifies the update in the port `settle`; None if no call
-                waits.
+        The port `settle` receives the outcome under `ref`, if a call waits for it.
         """
         if not self.lifecycle.draining:
             self.own_presence.update(topic, data, ref)
@@ -152,13 +144,7 @@ class Session:
         self.lifecycle.fire("opened")
 
     def dropped(self, code: int | None, message: str, retry_after_ms: int | None = None) -> None:
-        """The transport was closed, or could not be opened.
-
-        Args:
-            code: WebSocket close code, or the code for an HTTP status; None without one.
-            message: The reason in words.
-            retry_after_ms: Milliseconds that the server requested to wait.
-        """
+        """The transport was closed, or could not be opened; `code`: for a close or HTTP status."""
         self.lifecycle.is_linked = False
         event = SessionEvent(code=code, message=message, retry_after_ms=retry_after_ms)
         self.lifecycle.fire("dropped", event)
@@ -204,12 +190,7 @@ class Session:
         self.end_step()
 
     def receive(self, frame: wire.ServerFrame, at: int) -> None:
-        """A frame has arrived.
-
-        Args:
-            frame: The decoded frame.
-            at: When it arrived, by this machine's clock, Unix milliseconds.
-        """
+        """A frame has arrived at this time, Unix milliseconds by this machine's clock."""
         if type(frame) is MessageFrame:
             self.messages((frame.message,))
         elif type(frame) is PublishedFrame:

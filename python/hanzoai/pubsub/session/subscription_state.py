@@ -24,36 +24,22 @@ LIVE: Final = 2
 
 @dataclass(slots=True, eq=False)
 class SubscriptionState:
-    """One subscription of the user.
+    """One subscription of the user."""
 
-    Attributes:
-        request: What the user requested; after a change of the peer, what follows the newest
-            message.
-        cursor: Its position.
-        patterns: The active patterns.
-        phase: Pending, joining or live.
-        ref: The `ref` of the open request.
-        answered: The server has answered at least once.
-        retry_pending: The server rejected a part of it temporarily.
-        reported: The program knows the answer on this connection: another request only recovers
-            messages.
-        denied: Patterns denied by earlier answers, for the next report.
-        gaps: Gaps that begin with a change of the peer. They are reported with the next answer:
-            what is published until then may be missing, too.
-        replay: What has arrived for the open request.
-    """
-
-    request: Subscribe
+    request: Subscribe  # after a change of the peer, for what follows the newest message
     cursor: Cursor
-    patterns: list[str] = field(init=False)
+    patterns: list[str] = field(init=False)  # the active ones
     phase: int = PENDING
-    ref: str = ""
-    answered: bool = False
-    retry_pending: bool = False
+    ref: str = ""  # of the open request
+    answered: bool = False  # the server has answered at least once
+    retry_pending: bool = False  # the server rejected a part of it temporarily
+    # The program knows the answer on this connection: another request only recovers messages.
     reported: bool = False
-    denied: list[Denial] = field(default_factory=list["Denial"])
+    denied: list[Denial] = field(default_factory=list["Denial"])  # for the next report
+    # These begin with a change of the peer. They are reported with the next answer: what is
+    # published until then may be missing, too.
     gaps: list[Gap] = field(default_factory=list["Gap"])
-    replay: Replay = field(default_factory=Replay)
+    replay: Replay = field(default_factory=Replay)  # what has arrived for the open request
 
     def __post_init__(self) -> None:
         self.patterns = list(self.request.topics)

@@ -37,28 +37,20 @@ REFUSED_FOR_NOW: Final = 1_000
 
 
 class Subscriptions:
-    """All subscriptions of a session.
-
-    Attributes:
-        all: The subscriptions by number, in the order of the calls.
-        routes: The subscriptions of each topic.
-        requests: Subscriptions with an unanswered request, by its `ref`.
-        cursors: Creates cursors for the peer.
-    """
+    """All subscriptions of a session."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
         self._ports = context.ports
         self._timers = context.timers
         self._deliver = context.ports.deliver
-        self.all: Final[dict[int, SubscriptionState]] = {}
+        self.all: Final[dict[int, SubscriptionState]] = {}  # by number, in the order of the calls
         self.routes: Final = Routes()
-        self.requests: Final[dict[str, SubscriptionState]] = {}
-        self.cursors: Cursors = SeqCursor
+        self.requests: Final[dict[str, SubscriptionState]] = {}  # unanswered, by `ref`
+        self.cursors: Cursors = SeqCursor  # that fit the peer
         self._number = 0
         self.presence: Final = Presence(context, Routes())
-        # The peer of the previous connection.
-        self._last: Peer | None = None
+        self._last: Peer | None = None  # of the previous connection
 
     @property
     def _incremental(self) -> bool:

@@ -10,26 +10,17 @@ if TYPE_CHECKING:
 
 
 class TransportChoice:
-    """The transport of the next attempt, and the reasons for the other one.
-
-    Attributes:
-        name: The transport.
-        http_works: HTTP has answered since the last failure of a WebSocket.
-        is_probing_http: An HTTP check is in progress.
-        has_opened: A WebSocket has worked in this process.
-        is_late: The first WebSocket has not opened in time.
-        probes: WebSocket probes since the last useful connection.
-    """
+    """The transport of the next attempt, and the reasons for the other one."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
         self._failures = 0  # consecutive failed WebSockets, between which HTTP answered
         self.name: TransportName = "sse" if context.options.transport == "sse" else "websocket"
-        self.http_works = False
+        self.http_works = False  # it has answered since the last failure of a WebSocket
         self.is_probing_http = False
-        self.has_opened = False
-        self.is_late = False
-        self.probes = 0
+        self.has_opened = False  # a WebSocket has worked in this process
+        self.is_late = False  # the first WebSocket has not opened in time
+        self.probes = 0  # of the WebSocket, since the last useful connection
 
     @property
     def may_fall_back(self) -> bool:
@@ -37,15 +28,10 @@ class TransportChoice:
         return self._context.options.transport == "auto" and self.name == "websocket"
 
     def count_failure(self) -> bool:
-        """Count a WebSocket that failed without an error of the server.
-
-        The client falls back after some failures between which the HTTP address answered: an
-        address without any answer says nothing about WebSockets, and a server without event streams
-        offers no alternative.
-
-        Returns:
-            Whether to check the HTTP address now.
-        """
+        """A WebSocket failed, without an error of the server; whether to check HTTP now."""
+        # The client falls back after some failures between which the HTTP address answered: an
+        # address without any answer says nothing about WebSockets, and a server without event
+        # streams offers no alternative.
         options = self._context.options
         http_works, self.http_works = self.http_works, False
         if http_works or not self._failures:

@@ -30,15 +30,7 @@ def lane_of(entry: PublishState) -> Lane:
 def next_turn(
     queue: Iterable[PublishState], saved: Mapping[Lane, int]
 ) -> tuple[PublishState, dict[Lane, int]]:
-    """The publish of a queue whose turn it is.
-
-    Args:
-        queue: The waiting publishes.
-        saved: Credit that waiting lanes have saved.
-
-    Returns:
-        The publish, and the credit after it was sent.
-    """
+    """The publish whose turn it is, and the credit of the lanes after it; `saved`: before it."""
     heads: dict[Lane, PublishState] = {}
     for entry in queue:
         heads.setdefault(lane_of(entry), entry)
