@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 from sys import maxsize
 from typing import Any
 
@@ -375,6 +377,26 @@ def test_garbage_collections_wait_until_a_large_frame_is_parsed() -> None:
     assert gc.isenabled()
     assert refused(b"[" * codec.LARGE).code == "invalid_frame"
     assert gc.isenabled()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits memory by RLIMIT_AS")
+def test_a_frame_that_memory_does_not_suffice_for_is_not_called_invalid() -> None:
+    program = """
+import resource
+from pathlib import Path
+from pubsub_server.shared import codec
+frame = b'{"data":"%b"}' % (b"x" * 4_000_000)
+used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + 12_000_000, used + 12_000_000))
+try:
+    codec.parse(frame)
+except Exception as error:
+    print(type(error).__name__)
+"""
+    ended = subprocess.run(
+        (sys.executable, "-c", program), capture_output=True, text=True, check=False
+    )
+    assert (ended.returncode, ended.stdout.strip()) == (0, "MemoryError"), ended.stderr
 
 
 def test_parsing_a_large_frame_enables_no_garbage_collection_that_the_program_disabled() -> None:

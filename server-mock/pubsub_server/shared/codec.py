@@ -115,6 +115,7 @@ def parse(data: str | bytes) -> dict[str, Any]:
 
     Raises:
         ServiceError: `invalid_frame`.
+        MemoryError: The process has too little memory to parse it.
     """
     try:
         if COLLECTS_IN_C and len(data) >= LARGE and gc.isenabled():
@@ -122,6 +123,9 @@ def parse(data: str | bytes) -> dict[str, Any]:
         else:
             value = orjson.loads(data)
     except orjson.JSONDecodeError as error:
+        if "memory" in error.msg:
+            # Only the text of the error tells this from invalid JSON.
+            raise MemoryError(error.msg) from None
         raise ServiceError(
             "invalid_frame", f"not valid JSON: {error.msg} at character {error.pos + 1}"
         ) from None
