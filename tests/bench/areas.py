@@ -53,12 +53,12 @@ def layers(
 
 
 def curves(title: str, below: str, lines: Mapping[str, Sequence[tuple[float, float]]]) -> str:
-    """Shares from 0 to 1."""
+    """Shares from 0 to 1; each line continues to the right edge at its last share."""
     frame = _Frame(max(x for line in lines.values() for x, _ in line), 1.0)
     parts = [frame.axes(title, below, "{:.0%}")]
     for number, (name, line) in enumerate(lines.items()):
         colour = COLOURS[1 + number]
-        points = " ".join(frame.point(x, y) for x, y in line)
+        points = " ".join(frame.point(x, y) for x, y in (*line, (frame.right, line[-1][1])))
         parts.append(
             f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2"/>'
         )
