@@ -66,7 +66,7 @@ async def end_all(
     """End every connection.
 
     Clients reconnect shortly after their connection ends, so the ends are spread over the time. If
-    that time is cut short, a connection is asked to stay away for the rest of its share.
+    that time is cut short, each remaining client is asked to wait for the rest of its share.
 
     Args:
         opened: The open connections; the set shrinks as they end.

@@ -111,7 +111,7 @@ class OpenConnections:
         if refusal is not None:
             raise refusal
         assert connection is not None
-        logger.info("an administrator cuts a connection", extra=about(connection))
+        logger.info("an administrator has cut a connection", extra=about(connection))
         self._end(connection, ServiceError("going_away", CUT))
 
     def _report(self, connection: Connection, queued: int) -> ConnectionReport:

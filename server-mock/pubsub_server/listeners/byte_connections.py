@@ -101,8 +101,8 @@ class ByteConnections:
             counts.setdefault(name, 0)
         if identity.anonymous:
             logger.warning(
-                "connections of %s are unauthenticated: they have the permissions of such"
-                " clients, by default none; set their identity with listener_identities",
+                "connections of %s are unauthenticated, and by default they have no permissions;"
+                " to grant some, set their identity in listener_identities",
                 name,
             )
 
@@ -153,9 +153,10 @@ class ByteConnections:
         if action not in self._warned:
             self._warned.add(action)
             logger.warning(
-                "the access rules do not allow %s of %s to %s %s; later denials are not logged",
-                identity.user_id,
+                "listener %s: the access rules do not allow %s to %s %s; later denials are not"
+                " logged",
                 self.name,
+                identity.user_id,
                 action,
                 topic[:100],
             )

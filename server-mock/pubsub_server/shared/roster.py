@@ -133,7 +133,7 @@ class Roster(Protocol):
         Call it before many changes, so that one client cannot make all others wait.
 
         Raises:
-            ServiceError: `unavailable`: the store is away or too slow.
+            ServiceError: `unavailable`: the store is unavailable or too slow.
         """
         ...
 
@@ -141,7 +141,7 @@ class Roster(Protocol):
         """Wait until these joins are recorded and the changes of these patterns arrive.
 
         Raises:
-            ServiceError: `unavailable`: the store is away or too slow.
+            ServiceError: `unavailable`: the store is unavailable or too slow.
         """
         ...
 

@@ -266,9 +266,9 @@ async def test_the_first_denied_read_and_the_first_denied_publish_are_logged(
             peer.event(topic, b"x")
         await until(lambda: node.server.stats.denied["event_stream"] == 2)
     assert [record.getMessage() for record in caplog.records if "access rules" in record.msg] == [
-        "the access rules do not allow sensors of event_stream to read status;"
+        "listener event_stream: the access rules do not allow sensors to read status;"
         " later denials are not logged",
-        "the access rules do not allow sensors of event_stream to publish to status;"
+        "listener event_stream: the access rules do not allow sensors to publish to status;"
         " later denials are not logged",
     ]
 

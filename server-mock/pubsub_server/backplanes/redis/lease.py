@@ -213,9 +213,9 @@ class Lease:
         found = await self._link.set_default(layout.mark_key, layout.mark)
         if found != layout.mark:
             logger.error(
-                "this Redis was set up with version and shards %s, and this node uses %s; they do"
-                " not exchange messages: set the same redis_shards on every node and restart this"
-                " one",
+                "another node has set up this Redis with version and shards %s, and this node uses"
+                " %s, so they do not exchange messages. Set the same redis_shards on every node,"
+                " and restart this one",
                 found,
                 layout.mark,
             )

@@ -75,8 +75,8 @@ class SignedEndpoint:
         service.stats.connections.setdefault(SOCKET_FRAMES.name, 0)
         if identity.anonymous:
             _LOG.warning(
-                "sockets of signed topics are unauthenticated: they have the permissions of"
-                " unauthenticated clients, by default none; set listener_identities.signed"
+                "sockets of signed topics are unauthenticated, and by default they have no"
+                " permissions; to grant some, set listener_identities.signed"
             )
         elif "*" in settings.cors_origins and not settings.dev:
             _LOG.warning(
