@@ -302,8 +302,8 @@ export class StreamWriter implements AsyncDisposable {
     } catch (error) {
       if (this._isFinished || error instanceof ClosedError) return;
       this._warn(
-        `Readers cannot cancel or steer the stream ${this.id}, nor others that this client ` +
-          `may not read: ${logText((error as Error).message)}`,
+        `Readers cannot cancel or steer the stream ${this.id}: ${logText((error as Error).message)} ` +
+          'This applies to every topic that this client may not read; further ones are not logged.',
         deaf,
       );
     }

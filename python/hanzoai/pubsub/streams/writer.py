@@ -467,8 +467,8 @@ class StreamWriter:
             if not self._finished and self._client not in _warned:
                 _warned.add(self._client)
                 logger.warning(
-                    "Readers cannot cancel or steer the stream %s, nor others that this client may "
-                    "not read: %s",
+                    "Readers cannot cancel or steer the stream %s: %s This applies to every topic "
+                    "that this client may not read; further ones are not logged.",
                     self._id,
                     log_text(error.message),
                 )
