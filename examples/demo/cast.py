@@ -251,7 +251,7 @@ async def sabotage(
         if lose and number == 0:
             await stage.reach(share + 0.03)
             await server.fault("evict", topic=TOPIC)
-            stage.report("loss", "the history is emptied while the reader is away")
+            stage.report("loss", "the history is emptied while the reader is disconnected")
             await server.fault("refuse", on=False)
         while True:
             try:

@@ -321,8 +321,8 @@ export class PubSub<Topics extends object = AnyTopics> {
    * Return the active topics, sorted by name. Requires the token of an administrator.
    *
    * @param prefix Only topics that begin with this text.
-   * @param options `limit`: maximum number of topics, 1 to 1,000; default 100. If the list is as
-   *   long, there may be more topics: raise `limit`, or list one `prefix` after the other.
+   * @param options `limit`: maximum number of topics, 1 to 1,000; default 100. If you get this many,
+   *   there may be more: raise `limit`, or list one `prefix` after the other.
    * @throws PermissionDenied The token is not that of an administrator.
    * @throws ConnectionFailed The HTTP API could not be reached.
    * @throws OperationTimeout The server did not answer in time.

@@ -88,7 +88,7 @@ async def test_a_history_that_is_emptied_during_a_cut_loses_no_word() -> None:
     async with started("--fast", "--words", "700", "--lose") as process:
         out, err = await process.communicate()
     assert process.returncode == 0, err.decode()
-    assert "the history is emptied while the reader is away" in out.decode()
+    assert "the history is emptied while the reader is disconnected" in out.decode()
     assert "published 700 · received 700 · lost 0 · twice 0" in out.decode().splitlines()[-1]
     await until_alone(process)
 

@@ -33,7 +33,7 @@ export class Payloads<Data> {
       });
     }
     if (!['raise', 'skip', 'raw'].includes(_onInvalid)) {
-      throw new InvalidOption('`onInvalid` is none of its values.', {
+      throw new InvalidOption('`onInvalid` has an unknown value.', {
         remedy: "Pass 'raise', 'skip' or 'raw'.",
         field: 'onInvalid',
       });

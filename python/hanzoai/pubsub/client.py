@@ -660,8 +660,8 @@ class PubSubClient:
 
         Args:
             prefix: Only topics that begin with this text.
-            limit: Maximum number of topics, 1 to 1,000; default 100. If the list is as long, there
-                may be more topics: raise ``limit``, or list one ``prefix`` after the other.
+            limit: Maximum number of topics, 1 to 1,000; default 100. If you get this many, there
+                may be more: raise ``limit``, or list one ``prefix`` after the other.
             timeout: Seconds or a timedelta; default: ``operation_timeout``.
 
         Raises:
