@@ -45,6 +45,20 @@ const TARGET = 'es2022';
 /** Defines the constant of src/build.ts, so that the bundler does not even parse excluded code. */
 const BUILD = /^import \{ DEVELOPMENT \} from '[^']*';$/m;
 
+/** A constant of one module that is a number. */
+const NUMBER = /^const ([A-Z][A-Z_]*) = ([\d_.e*<+ -]+);$/gm;
+
+/**
+ * Writes the values of numbers in place of their names. The bundler does this only in modules
+ * without imports. Line numbers don't change.
+ */
+function withNumbers(source) {
+  const values = new Map([...source.matchAll(NUMBER)].map(([, name, value]) => [name, value]));
+  if (!values.size) return source;
+  const uses = new RegExp(`(?<!const |\\.)\\b(?:${[...values.keys()].join('|')})\\b`, 'g');
+  return source.replace(uses, (name) => `(${values.get(name)})`);
+}
+
 /** Sources that the first entry loads at once for the client. */
 const CLIENT = './src/client.ts';
 
@@ -69,7 +83,7 @@ function staysWhole(alone, isProduction) {
     setup({ onResolve, onLoad }) {
       onLoad({ filter: /\.tsx?$/, namespace: 'file' }, ({ path }) => {
         const text = readFileSync(path, 'utf8').replace(BUILD, '');
-        const source = isProduction ? withoutWords(text) : text;
+        const source = withNumbers(isProduction ? withoutWords(text) : text);
         const contents = alone.has(path) ? `${source}\nimport 'all at once';\n` : source;
         return { contents, loader: path.endsWith('x') ? 'tsx' : 'ts' };
       });

@@ -1,7 +1,7 @@
 /** Creates and reads the messages of requests and replies. Pure. */
 
 import { InvalidOption, ReplyError } from '../errors.js';
-import { isTopic, matches } from '../topics.js';
+import { matches } from '../topics.js';
 import type { Message, Outgoing } from '../values.js';
 
 /** Prefix of the request's id in the id of its reply, so that only one reply is published. */
@@ -12,10 +12,10 @@ const TOPIC_MAX = 255;
 const invalid = (field: string, problem: string, remedy: string): InvalidOption =>
   new InvalidOption(problem, { field, remedy });
 
-/** Topic of the replies to the requests that one client publishes to a topic. */
+/** Topic of the replies to the requests that one client publishes to a valid topic. */
 export function replyTopic(topic: string, nonce: string): string {
   const name = `${topic}.replies.${nonce}`;
-  if (isTopic(topic) && name.length > TOPIC_MAX) {
+  if (name.length > TOPIC_MAX) {
     throw invalid(
       'replyTo',
       'The topic of the request is too long to hold its replies below it.',

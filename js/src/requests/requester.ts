@@ -5,7 +5,7 @@ import { ClosedError, InvalidOption, OperationTimeout, RequestTimeout } from '..
 import type { Subscription } from '../runtime/subscription.js';
 import { onAbort } from '../runtime/waiting.js';
 import { checkCall } from '../settings/checks.js';
-import { isTopic } from '../topics.js';
+import { checkName } from '../topic_names.js';
 import type { Message, Outgoing } from '../values.js';
 import { messageId } from '../wire/ids.js';
 import { checkRequestId, readReply, replyTopic, requestOf } from './messages.js';
@@ -83,11 +83,8 @@ class Requester {
     checkCall(options, ['type', 'id', 'replyTo']);
     const { type = 'request', id = messageId(), replyTo, signal } = options;
     checkRequestId(id);
-    const where = replyTo ?? replyTopic(topic, this._nonce);
-    for (const name of [topic, where]) {
-      // Its error describes the problem.
-      if (!isTopic(name)) await this._client.publish(name, { data });
-    }
+    checkName(topic, 'topic');
+    const where = checkName(replyTo ?? replyTopic(topic, this._nonce), 'topic');
     signal?.throwIfAborted();
     const driver = driverOf(this._client);
     const { timeout: limit, end: ends } = driver.timed(options);

@@ -91,10 +91,7 @@ export class Driver implements Owner, Ports {
     this.clock = environment.clock;
     this.listeners = new Listeners(options.logger);
     this.tokens = new TokenSource(options, this.clock);
-    const isBare =
-      DEVELOPMENT && options.transport === 'auto' && environment.hasWebSocket?.(options) === false;
-    const settings: ClientOptions = isBare ? { ...options, transport: 'sse' } : options;
-    this.session = new Session(settings, this, environment.random) as OperatedSession;
+    this.session = new Session(options, this, environment.random) as OperatedSession;
   }
 
   /** Call into the session, then perform its effects. */
@@ -331,7 +328,7 @@ export class Driver implements Owner, Ports {
    */
   connect(): void {
     if (this.state !== 'initialized') return;
-    if (DEVELOPMENT) checkPlatform(this.options, this.environment);
+    if (DEVELOPMENT) checkPlatform(this);
     void this._provided.then((background) => background?.watch());
     this.perform((session) =>
       session.connect(this.environment.opened?.has(this.options.socketUrl)),

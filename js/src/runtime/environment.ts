@@ -5,16 +5,25 @@ import { SystemClock } from '../clock.js';
 import { invalid } from '../settings/checks.js';
 import type { ClientOptions } from '../settings/options.js';
 import { WebSocketTransport } from '../transports/websocket.js';
-import type { Environment } from './client.js';
+import type { Client, Environment } from './client.js';
 
-/** @throws InvalidOption A WebSocket is required, but the platform has none. */
-export function checkPlatform(options: ClientOptions, environment: Environment): void {
-  if (options.transport !== 'websocket' || environment.hasWebSocket?.(options) !== false) return;
-  throw invalid(
-    'WebSocket',
-    'is required: this platform has none',
-    'Pass `WebSocket` of the package `ws`.',
-  );
+/**
+ * Use the event stream if the platform has no WebSocket. This is checked when the client connects,
+ * because a program may define `globalThis.WebSocket` after it has created the client.
+ *
+ * @throws InvalidOption A WebSocket is required.
+ */
+export function checkPlatform({ options, environment, session }: Client): void {
+  if (options.transport === 'sse' || environment.hasWebSocket?.(options) !== false) return;
+  if (options.transport === 'websocket') {
+    throw invalid(
+      'WebSocket',
+      'is required: this platform has none',
+      'Pass `WebSocket` of the package `ws`.',
+    );
+  }
+  session.context.options = { ...options, transport: 'sse' };
+  session.lifecycle._choice._name = 'sse';
 }
 
 /** The platform's environment; code that the first connection does not need loads in parallel. */

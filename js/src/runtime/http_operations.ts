@@ -43,16 +43,17 @@ function checkSelection({ before, after, limit }: HistoryOptions): void {
     checkNumber('limit', limit, [0, most, 'a number of messages']);
 }
 
-/** @internal The HTTP side of a client. */
-export class HttpApi {
+/** @internal The HTTP side of a client. Its requests use the token of the socket until it expires. */
+export class HttpApi implements Tokens {
   private readonly _rest: Rest;
+  private _rejections = 0;
   private _order: Promise<true> = Promise.resolve(true);
   private _found = false;
   private _askAgain = 0;
 
   constructor(private readonly _client: Client) {
     const { options, environment, clock } = _client;
-    this._rest = new Rest(options, new HttpTokens(_client), clock, environment.random);
+    this._rest = new Rest(options, this, clock, environment.random);
   }
 
   /**
@@ -185,13 +186,8 @@ export class HttpApi {
     if (peer) this._rest.features = peer.features;
     return this._rest;
   }
-}
 
-/** Tokens for HTTP requests: those of the socket until they expire. */
-class HttpTokens implements Tokens {
-  private _rejections = 0;
-
-  constructor(private readonly _client: Client) {}
+  // ---------------------------------------------------------------- tokens of the requests
 
   async current(signal?: AbortSignal): Promise<string> {
     const { clock, tokens } = this._client;

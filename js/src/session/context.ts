@@ -17,7 +17,7 @@ export class Context {
    * @param random A number from 0 inclusive to 1 exclusive.
    */
   constructor(
-    readonly options: SessionOptions,
+    public options: SessionOptions,
     readonly ports: Ports,
     readonly random: () => number,
   ) {

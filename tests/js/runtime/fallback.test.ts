@@ -5,7 +5,9 @@ import { after, before, test } from 'node:test';
 import WebSocket from 'ws';
 
 import type { PubSub, PubSubOptions } from '../../../js/src/index.js';
+import { WebSocketTransport } from '../../../js/src/transports/websocket.js';
 import { bounded, Server } from './server.js';
+import { virtualClient } from './virtual.js';
 
 let server: Server;
 
@@ -68,3 +70,26 @@ test('requested server-sent events cause no warning', async () => {
   await ps.close();
   assert.deepEqual(warnings, []);
 });
+
+for (const isLate of [true, false]) {
+  const when = isLate ? 'after it has created the client' : 'never';
+  const transport = isLate ? 'websocket' : 'sse';
+  test(`a program that defines a WebSocket ${when} connects by ${transport}`, async () => {
+    let isDefined = false;
+    const dialed: string[] = [];
+    const { ps, clock } = virtualClient(
+      {},
+      {
+        hasWebSocket: () => isDefined,
+        dial: (name, options) => {
+          dialed.push(name);
+          return new WebSocketTransport(options, clock);
+        },
+      },
+    );
+    isDefined = isLate;
+    await ps.connect();
+    assert.deepEqual(dialed, [transport]);
+    await ps.close();
+  });
+}
