@@ -33,7 +33,7 @@ from pubsub_server.backplanes.redis.link import Link
 from pubsub_server.backplanes.redis.redis_clock import RedisClock
 from pubsub_server.hub.faults import Clear, Delay, Drop, Evict, Expire, Freeze, Play, Refuse
 from pubsub_server.observe.metrics import PREFIX, Metrics
-from pubsub_server.settings.config import Settings
+from pubsub_server.settings.config import GROUPS, Settings
 from pubsub_server.settings.kinds import metadata, written
 from pubsub_server.testing import running_server
 
@@ -74,17 +74,14 @@ def markdown(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 def settings() -> str:
-    """Return all settings of the server, under the headings of their class."""
-    source = inspect.getsource(Settings)
-    parts: list[str] = []
-    heading, rows = "", list[list[str]]()
-    for line in source.splitlines():
-        if found := re.fullmatch(r"    # ([a-z, ]+)", line):
-            parts += [section(heading, rows)] if rows else []
-            heading, rows = found[1], []
-        elif (found := re.match(r"    (\w+): .*", line)) and found[1] in Settings.model_fields:
-            rows.append(setting(found[1]))
-    return "\n".join([*parts, section(heading, rows)])
+    """Return all settings of the server, under the headings of their groups."""
+    groups: dict[str, list[list[str]]] = {}
+    rows: list[list[str]] = []
+    for name in Settings.model_fields:
+        if name in GROUPS:
+            rows = groups[GROUPS[name]] = []
+        rows.append(setting(name))
+    return "\n".join(section(heading, below) for heading, below in groups.items())
 
 
 def section(heading: str, rows: list[list[str]]) -> str:

@@ -31,6 +31,7 @@ from pubsub_server.access.setup import StartError
 from pubsub_server.auth.api_keys import generate, hash_key
 from pubsub_server.observe import logs
 from pubsub_server.process import tune_collector
+from pubsub_server.settings.config import GROUPS, Settings
 from pubsub_server.testing import running_server
 from tests.http_client import http_client
 
@@ -408,6 +409,13 @@ def test_checking_makes_no_file(
     argv = ("--dev", "--dev-key-file", str(key), "--audit-file", str(audit))
     assert run(capsys, "serve", "--check-config", *argv)[0] == 0
     assert [*tmp_path.iterdir()] == []
+
+
+def test_help_lists_the_settings_in_groups(capsys: pytest.CaptureFixture[str]) -> None:
+    assert set(GROUPS) <= set(Settings.model_fields)
+    _, out, _ = run(capsys, "serve", "--help")
+    for first, heading in GROUPS.items():
+        assert f"\n{heading}:\n  --{first.replace('_', '-')}" in out
 
 
 def test_help_lists_every_flag(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,7 @@ A setting `history_max_messages` is the flag `--history-max-messages`, the envir
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 
 from pydantic import (
     BaseModel,
@@ -57,6 +57,19 @@ SPREAD_AMONG_NODES = 3_000
 """Milliseconds; a single node ends all connections at once, as there is no other node for them."""
 
 
+GROUPS: Final = {
+    "host": "listeners",
+    "event_stream": "other protocols",
+    "backplane": "nodes",
+    "dev": "authentication",
+    "rules": "permissions and limits",
+    "presence_timeout": "presence and history",
+    "server_ping_interval": "connections",
+    "log_level": "logs, audit, webhooks",
+}
+"""Headings of the settings in the help and the documentation, each with its first setting."""
+
+
 class Settings(BaseModel):
     """All settings of a server, checked. Durations are milliseconds unless stated otherwise.
 
@@ -66,7 +79,6 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=False)
 
-    # listeners
     host: Host = Field(
         default="127.0.0.1",
         description="Address to listen on. `0.0.0.0` listens on all IPv4 interfaces, `::` on "
@@ -111,6 +123,10 @@ class Settings(BaseModel):
         description="Time without an answer after which the supervisor kills a worker and starts "
         "another one. It asks each worker six times in this time. At least `1s`; 0 never kills "
         "one.",
+    )
+    cors_origins: Origins = Field(
+        default=("*",),
+        description="Origins whose pages may use the HTTP API and the WebSocket. `*` allows all.",
     )
     event_stream: ListenAddress = Field(
         default=None,
@@ -182,10 +198,6 @@ class Settings(BaseModel):
         "tokens: a JSON object by listener, or a file that contains one. Without an"
         " entry, a connection is unauthenticated and has only the permissions that "
         "the access rules grant to unauthenticated clients.",
-    )
-    cors_origins: Origins = Field(
-        default=("*",),
-        description="Origins whose pages may use the HTTP API and the WebSocket. `*` allows all.",
     )
     backplane: Literal["memory", "redis", "mesh"] | None = Field(
         default=None,
@@ -288,7 +300,6 @@ class Settings(BaseModel):
         " At least `500ms`.",
     )
 
-    # authentication
     dev: Switch = Field(
         default=False,
         description="Development mode: also accept tokens of `hanzo-pubsub token`, listen on "
@@ -356,7 +367,6 @@ class Settings(BaseModel):
         "half of the remaining lifetime. 0 sends it at the expiry.",
     )
 
-    # permissions and limits
     rules: Path | None = Field(
         default=None, description="Access rules, YAML. Default: the rules of HIP-56."
     )
@@ -426,7 +436,6 @@ class Settings(BaseModel):
     max_batch: Count = Field(default=1_000, description="Maximum messages per batch.")
     max_batch_bytes: Size = Field(default=8_388_608, description="Maximum size of a batch request.")
 
-    # presence and history
     presence_timeout: Milliseconds = Field(
         default=30_000,
         description="Idle timeout: the server closes a connection that sends no bytes for this "
@@ -487,7 +496,6 @@ class Settings(BaseModel):
         "`history_max_age` and the memory of Redis limit the topics.",
     )
 
-    # connections
     server_ping_interval: Milliseconds = Field(
         default=15_000,
         description="Interval between the pings that the server sends on a WebSocket.",
@@ -540,7 +548,6 @@ class Settings(BaseModel):
         " step.",
     )
 
-    # logs, audit, webhooks
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"],
         BeforeValidator(

@@ -19,7 +19,7 @@ import yaml
 from pydantic import BaseModel, SecretStr, ValidationError
 
 from pubsub_server.settings import documents
-from pubsub_server.settings.config import Settings
+from pubsub_server.settings.config import GROUPS, Settings
 from pubsub_server.settings.conflicts import conflicts
 from pubsub_server.settings.kinds import FORMS, METAVARS, metadata, written
 
@@ -80,23 +80,24 @@ class _Given:
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Adds one flag for each setting, and `--config FILE`."""
+    """Adds one flag for each setting, in groups, and `--config FILE`."""
     parser.add_argument(
         "--config",
         metavar="FILE",
         help="YAML file with the settings below; write `_` instead of `-` (HANZO_PUBSUB_CONFIG)",
     )
+    group = parser.add_argument_group()
     for name, field in Settings.model_fields.items():
+        if name in GROUPS:
+            group = parser.add_argument_group(GROUPS[name])
         flag = "--" + name.replace("_", "-")
         shown = _default_shown(name)
         text = f"{field.description} [default: {shown}]" if shown else str(field.description)
         text = text.replace("%", "%%")
         if field.annotation is bool:
-            parser.add_argument(
-                flag, action=argparse.BooleanOptionalAction, default=None, help=text
-            )
+            group.add_argument(flag, action=argparse.BooleanOptionalAction, default=None, help=text)
         else:
-            parser.add_argument(flag, metavar=_metavar(name), default=None, help=text)
+            group.add_argument(flag, metavar=_metavar(name), default=None, help=text)
 
 
 def load(

@@ -59,7 +59,9 @@ def _parser() -> Parser:
     parser.add_argument("--write", action="store_true", help="publish standard input as a stream")
     parser.add_argument("--raw", action="store_true", help="print only the text")
     parser.add_argument(
-        "--id", help="id of the stream; to read: latest, next or an id [default: latest]"
+        "--id",
+        help="stream to read: latest, next or an id [default: latest]; with --write, the id of the "
+        "new stream [default: random]",
     )
     connection_arguments(parser, timeout="timeout of the first connection [default: 10s]")
     return parser

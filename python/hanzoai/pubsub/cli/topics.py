@@ -28,7 +28,7 @@ def _parser() -> Parser:
         "--limit",
         type=count,
         metavar="N",
-        help="maximum number of topics, 1 to 1000 [default: 100]; if as many are listed, "
+        help="maximum number of topics, 1 to 1000 [default: 100]; if you get this many, "
         "there may be more",
     )
     connection_arguments(parser, timeout="timeout [default: 10s]")
