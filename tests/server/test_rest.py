@@ -13,6 +13,7 @@ import pytest
 
 from hanzoai.pubsub import PubSubClient
 from pubsub_server.errors import ServiceError
+from pubsub_server.shared import member_lists
 from pubsub_server.testing import RunningServer, running_server
 from tests.http_client import http_client
 
@@ -731,6 +732,19 @@ async def test_connections_beyond_the_limit_are_rejected() -> None:
                 await raw(server, b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
             ).startswith(b"HTTP/1.1 200"):
                 await asyncio.sleep(0)
+
+
+async def test_members_that_clients_could_not_receive_are_listed_without_metadata(
+    server: RunningServer, rest: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(member_lists, "MEMBERS_BYTES", 1_000)
+    owner = server.service_token(sessions_owned=["abc"])
+    async with PubSubClient(url=server.ws, token=owner) as client, client.subscribe(TOPIC):
+        for size in (100, 1_000):
+            await client.update_presence(TOPIC, {"text": "x" * size})
+            (member,) = (await rest.get(f"/v1/topics/{TOPIC}/presence")).json()["members"]
+            assert member["client_id"] == client.client_id
+            assert member.get("metadata") == ({"text": "x" * size} if size == 100 else None)
 
 
 async def test_an_internal_failure_is_500_without_details(

@@ -12,6 +12,7 @@ from hanzoai.pubsub.wire.ids import message_id
 from pubsub_server.backplane import Entry
 from pubsub_server.hub.routing import watches
 from pubsub_server.shared.encoder import Attends
+from pubsub_server.shared.member_lists import encode_members
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -293,7 +294,11 @@ def change_entry(topic: str, body: bytes, now: int) -> Entry:
 
 def snapshot_bytes(encoder: Encoder, topic: str, members: Sequence[Mapping[str, object]]) -> bytes:
     """A frame with all members of a topic."""
-    return encoder.frame({"type": "presence.snapshot", "topic": topic, "members": members})
+
+    def encode(members: Sequence[Mapping[str, object]]) -> bytes:
+        return encoder.frame({"type": "presence.snapshot", "topic": topic, "members": members})
+
+    return encode_members(encode, members)
 
 
 def member_json(member: Member) -> dict[str, object]:

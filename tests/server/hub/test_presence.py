@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 
 from pubsub_server.errors import ServiceError
+from pubsub_server.listeners.websocket.encoder import SOCKET
+from pubsub_server.shared import member_lists
 from pubsub_server.shared.requests import Draft
 from tests.server.hub_rig import ANNA, START_MS, STREAM, Rig
 
@@ -236,3 +238,20 @@ async def test_a_stream_receives_presence_as_a_list_and_is_a_member_only_on_requ
     assert [(m["id"], m["user_id"]) for m in event["members"]] == [
         ("loud", "loud"), ("alice", "alice"),
     ]  # fmt: skip
+
+
+async def test_a_snapshot_that_clients_could_not_receive_has_no_metadata(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(member_lists, "MEMBERS_BYTES", 1_000)
+    rig = Rig()
+    alice = await rig.client("alice")
+    alice.subscribe("a")
+    for size in (100, 1_000):
+        alice.say("presence.update", topic="a", data={"text": "x" * size, "status": "here"})
+        for encoder in (SOCKET, STREAM):
+            reader = await rig.client("bob", encoder)
+            reader.say("subscribe", topics=["*"], presence=True)
+            (member,) = reader.read()[-1]["members"]
+            assert member["status"] == "here"
+            assert member.get("metadata") == ({"text": "x" * size} if size == 100 else None)

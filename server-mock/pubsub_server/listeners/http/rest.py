@@ -15,6 +15,7 @@ from pubsub_server.errors import ADMINISTRATOR_REMEDY, ServiceError
 from pubsub_server.listeners.http import requests
 from pubsub_server.settings import documents
 from pubsub_server.shared import codec
+from pubsub_server.shared.member_lists import encode_members
 from pubsub_server.shared.position_requests import decode_positions
 from pubsub_server.shared.publications import decode_publication
 
@@ -112,7 +113,11 @@ class RestApi:
         """`GET /v1/topics/{topic}/presence`: H-073."""
         identity = await requests.identify_reader(self._service, request)
         members = await self._service.presence(identity, requests.topic(request))
-        return _json({"members": [_member(member) for member in members]})
+        return _response(
+            encode_members(
+                lambda some: orjson.dumps({"members": some}), [_member(each) for each in members]
+            )
+        )
 
     async def occupancy(self, request: web.Request) -> web.Response:
         """`GET /v1/topics/{topic}/occupancy`: the number of members and of users."""
