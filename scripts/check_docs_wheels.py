@@ -34,6 +34,7 @@ COPIED: Final = (
     "tests/__init__.py",
     "tests/fork_server.py",
     "tests/forked.py",
+    "tests/http_client.py",
     "spec/models",
     "tests/docs",
     "tests/python/protocols/literal_peers.py",
