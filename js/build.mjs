@@ -45,18 +45,19 @@ const TARGET = 'es2022';
 /** Defines the constant of src/build.ts, so that the bundler does not even parse excluded code. */
 const BUILD = /^import \{ DEVELOPMENT \} from '[^']*';$/m;
 
-/** A constant of one module that is a number. */
-const NUMBER = /^const ([A-Z][A-Z_]*) = ([\d_.e*<+ -]+);$/gm;
+/** A constant of one module that is a number or a text. */
+const CONSTANT = /^const ([A-Z][A-Z_]*) = ([\d_]+|'[^'\\\n]*');$/gm;
 
 /**
- * Writes the values of numbers in place of their names. The bundler does this only in modules
- * without imports. Line numbers don't change.
+ * Writes the values of constants in place of their names, but not in texts. The bundler does this
+ * only with numbers, in modules without imports. Line numbers don't change.
  */
-function withNumbers(source) {
-  const values = new Map([...source.matchAll(NUMBER)].map(([, name, value]) => [name, value]));
-  if (!values.size) return source;
-  const uses = new RegExp(`(?<!const |\\.)\\b(?:${[...values.keys()].join('|')})\\b`, 'g');
-  return source.replace(uses, (name) => `(${values.get(name)})`);
+function withValues(source) {
+  const constants = [...source.matchAll(CONSTANT)];
+  const values = new Map(constants.map(([, name, value]) => [name, `(${value})`]));
+  const names = [...values.keys()].map((name) => `(?<!const |\\.)\\b${name}\\b`);
+  const found = new RegExp(["'(?:\\\\.|[^'\\\\\\n])*'", ...names].join('|'), 'g');
+  return source.replace(found, (one) => values.get(one) ?? one);
 }
 
 /** Sources that the first entry loads at once for the client. */
@@ -83,7 +84,7 @@ function staysWhole(alone, isProduction) {
     setup({ onResolve, onLoad }) {
       onLoad({ filter: /\.tsx?$/, namespace: 'file' }, ({ path }) => {
         const text = readFileSync(path, 'utf8').replace(BUILD, '');
-        const source = withNumbers(isProduction ? withoutWords(text) : text);
+        const source = withValues(isProduction ? withoutWords(text) : text);
         const contents = alone.has(path) ? `${source}\nimport 'all at once';\n` : source;
         return { contents, loader: path.endsWith('x') ? 'tsx' : 'ts' };
       });

@@ -4,7 +4,7 @@ import { DEVELOPMENT } from './build.js';
 import { untilOpened } from './prerendering.js';
 
 /** The maximum delay of `setTimeout`, 24.8 days: it uses 32 bits. */
-const LONGEST = 2 ** 31 - 1;
+const LONGEST = 2_147_483_647;
 
 /** A running timer. */
 export interface TimerHandle {

@@ -21,7 +21,7 @@ import { onAbort, type Timed, within } from './waiting.js';
 const BATCH = 1_000;
 
 /** Maximum bytes of payload per frame of a batch. */
-const BATCH_BYTES = 1 << 20;
+const BATCH_BYTES = 1_048_576;
 
 /** A publish or presence update without an outcome. */
 interface Unsettled {

@@ -3,7 +3,7 @@
 import type { Ports, TimerName } from './ports.js';
 
 /** Longest timer that every platform supports, milliseconds: 24.8 days. */
-const MAX_TIMER = 2 ** 31 - 1;
+const MAX_TIMER = 2_147_483_647;
 
 /** Timers by name. */
 export class Timers {

@@ -25,7 +25,7 @@ type Outgoing = PublishFrame | PresenceUpdateFrame;
 type Turn = readonly [frame: Outgoing, messages: readonly Publication[]];
 
 /** Maximum bytes of a request with several frames. */
-const BATCH_BYTES = 4 << 20;
+const BATCH_BYTES = 4_194_304;
 
 /** Codes of messages that got no answer. */
 const LOST: readonly string[] = ['connection_failed', 'outcome_unknown', 'timeout'];
