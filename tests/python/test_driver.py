@@ -31,9 +31,6 @@ from hanzoai.pubsub.generated.wire import (
 )
 from hanzoai.pubsub.runtime.driver import Driver
 from hanzoai.pubsub.runtime.inbox import Inbox
-from hanzoai.pubsub.runtime.tasks import Tasks
-from hanzoai.pubsub.runtime.tokens import TokenSource
-from hanzoai.pubsub.runtime.waiters import Waiters
 from hanzoai.pubsub.session.peer import read_peer
 from hanzoai.pubsub.session.ports import Rejected
 from hanzoai.pubsub.session.session import Session
@@ -252,27 +249,15 @@ class Rig:
         environment: Any = SimpleNamespace(
             clock=self.clock, random=lambda: 0.5, dial=self.dial, opened=self.opened
         )
-        self.waiters = Waiters()
-        listeners: Any = SimpleNamespace(
-            notify=self.notify,
-            report=self.report,
-            finish=self.waiters.notify,
-            waiters=self.waiters,
-        )
-        self.driver = Driver(
-            read,
-            environment,
-            TokenSource(read, self.clock),
-            Tasks(self.clock),
-            listeners,
-            make_session=ScriptedSession,
-        )
+        self.driver = Driver(read, environment, None, None, make_session=ScriptedSession)
+        listeners: Any = self.driver.listeners
+        listeners.notify, listeners.report = self.notify, self.report
         assert isinstance(self.driver.session, ScriptedSession)
         self.session = self.driver.session
 
     def notify(self, change: StateChange) -> None:
         self.changes.append(change)
-        self.waiters.notify()
+        self.driver.listeners.waiters.notify()
 
     def report(self, error: Exception, topic: str | None) -> None:
         self.errors.append((error, topic))

@@ -57,20 +57,13 @@ def position_map(after: object) -> dict[str, int]:
 
 
 def unix_ms(value: Since, now_ms: int, field: str = "since") -> int:
-    """Read a time.
-
-    Args:
-        value: Unix milliseconds, an aware datetime, or a timedelta before now; the sign of a
-            timedelta is ignored, because nothing can be replayed from the future.
-        now_ms: Current Unix milliseconds.
-        field: Name of the option for the error.
+    """Read a time; errors name the option `field`.
 
     Raises:
-        InvalidOption: It is none of these, is before 1970, or is so early that it must be in
-            seconds.
+        InvalidOption: It is not a time, is before 1970, or is so early that it must be in seconds.
     """
     given: object = cast("object", value)
-    if isinstance(given, timedelta):
+    if isinstance(given, timedelta):  # its sign is ignored: nothing can be replayed from the future
         ms = now_ms - round(abs(given).total_seconds() * 1000)
     elif isinstance(given, datetime):
         if given.tzinfo is None:

@@ -20,20 +20,15 @@ _OWN_IDS: Final = 10_000
 
 
 class Deliveries:
-    """The subscriptions of one client, and the entries of their inboxes.
-
-    Attributes:
-        near_limit: Inboxes that the messages of one burst might fill.
-        give_way: Whether an inbox is full, or has received many entries at once, so that the tasks
-            that read the inboxes have to run before the next frame.
-        largest: Bytes on the wire of the largest message so far; infinite if unknown.
-    """
+    """The subscriptions of one client, and the entries of their inboxes."""
 
     def __init__(self) -> None:
         self._inboxes: dict[int, Inbox] = {}
-        self.near_limit: Final[set[Inbox]] = set()
+        self.near_limit: Final[set[Inbox]] = set()  # the messages of one burst might fill these
+        # An inbox is full, or has received many entries at once: the tasks that read the inboxes
+        # have to run before the next frame.
         self.give_way = False
-        self.largest: float = 0
+        self.largest: float = 0  # bytes on the wire of the largest message; infinite if unknown
         self._own: dict[tuple[str, str | None], None] = {}
 
     # ------------------------------------------------------------ routing
@@ -53,15 +48,10 @@ class Deliveries:
         return True
 
     def remember_own(self, messages: Iterable[Publication], unsettled: int) -> None:
-        """Skip messages of this client for its own subscriptions, because ``echo`` is off.
-
-        Args:
-            messages: The messages. Others may use the same ids on other topics.
-            unsettled: Number of earlier messages without an outcome, which are not forgotten.
-        """
+        """Skip messages of this client, as ``echo`` is off; of earlier ones, `unsettled` wait."""
         own = self._own
         for one in messages:
-            own[one.topic, one.id] = None
+            own[one.topic, one.id] = None  # others may use the same id on other topics
         while len(own) > _OWN_IDS + unsettled:
             del own[next(iter(own))]
 

@@ -19,8 +19,11 @@ from hanzoai.pubsub.log_text import log_text
 from hanzoai.pubsub.runtime.connection import Connection
 from hanzoai.pubsub.runtime.deliveries import Deliveries
 from hanzoai.pubsub.runtime.failures import Failures, describe_failure, rejected, unavailable
+from hanzoai.pubsub.runtime.listeners import Listeners
 from hanzoai.pubsub.runtime.ownership import Owner
 from hanzoai.pubsub.runtime.steps import Steps
+from hanzoai.pubsub.runtime.tasks import Tasks
+from hanzoai.pubsub.runtime.tokens import TokenSource
 from hanzoai.pubsub.session.ports import Unknown
 from hanzoai.pubsub.session.session import Session
 from hanzoai.pubsub.settings.checks import check_seconds
@@ -33,18 +36,10 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.errors import PubSubError
     from hanzoai.pubsub.generated.wire import AuthFrame, Denial
     from hanzoai.pubsub.runtime.environment import Environment
+    from hanzoai.pubsub.runtime.handlers import Handler
     from hanzoai.pubsub.runtime.inbox import Inbox
-    from hanzoai.pubsub.runtime.listeners import Listeners
-    from hanzoai.pubsub.runtime.tasks import Tasks
-    from hanzoai.pubsub.runtime.tokens import TokenSource
     from hanzoai.pubsub.session.peer import Peer
-    from hanzoai.pubsub.session.ports import (
-        Outcome,
-        Ports,
-        Rejected,
-        StateChanged,
-        TimerName,
-    )
+    from hanzoai.pubsub.session.ports import Outcome, Ports, Rejected, StateChanged, TimerName
     from hanzoai.pubsub.session.requests import Subscribe
     from hanzoai.pubsub.settings.options import ClientOptions
     from hanzoai.pubsub.settings.session import SessionOptions
@@ -62,38 +57,32 @@ _SUSPENDED: Final = 5.0
 
 
 class Driver:
-    """Runs one session in one event loop.
-
-    Args:
-        make_session: Creates the session, with the driver as its ports.
-
-    Attributes:
-        max_payload: Maximum bytes of a payload that the server accepts.
-    """
+    """Runs one session in one event loop."""
 
     def __init__(
         self,
         options: ClientOptions,
         environment: Environment,
-        tokens: TokenSource,
-        tasks: Tasks,
-        listeners: Listeners,
+        on_state: Handler[StateChange] | None,
+        on_error: Handler[Exception] | None,
         *,
         make_session: Callable[[SessionOptions, Ports, Callable[[], float]], Session] = Session,
     ) -> None:
         clock = environment.clock
         self.options = options
         self.clock = clock
-        self.tokens = tokens
         self.loop = asyncio.get_running_loop()
         self.owner = Owner(self.loop)
+        tasks = self._tasks = Tasks(clock)
+        self.spawn = tasks.spawn
+        listeners = self.listeners = Listeners(on_state, on_error, tasks.spawn)
+        self.tokens = TokenSource(options, clock)
         self.failures = Failures(options, clock)
         self.is_finished = False
         self.error: PubSubError | None = None
         self.peer: Peer | None = None
-        self.max_payload = options.max_payload
+        self.max_payload = options.max_payload  # or fewer bytes, if the server says so
         self._opened = environment.opened
-        self.listeners = listeners
         steps = self._steps = Steps()
         self.call = steps.call
         self._timers: dict[str, TimerHandle] = {}
@@ -108,8 +97,6 @@ class Driver:
         self._given_up: list[int] = []
         """Publishes whose calls were cancelled in this turn of the loop."""
         self._next_deadline = math.inf
-        self._tasks = tasks
-        self.spawn = tasks.spawn
         # Ports that do not use the driver's state.
         deliveries = self.deliveries = Deliveries()
         self.deliver = deliveries.deliver

@@ -34,19 +34,13 @@ _OPENED: Final[set[str]] = set()
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """The environment that a client uses.
-
-    Attributes:
-        clock: Time and timers.
-        random: Numbers from 0 up to 1, for the jitter of retries.
-        peer: The server in this process; None for a real one.
-        opened: WebSocket URLs that have worked in this process: a later failure there counts as a
-            network without WebSockets only after HTTP has answered.
-    """
+    """The environment that a client uses."""
 
     clock: Clock
-    random: Callable[[], float]
-    peer: MemoryPeer | None = None
+    random: Callable[[], float]  # from 0 inclusive to 1 exclusive, for the jitter of retries
+    peer: MemoryPeer | None = None  # the server in this process; None for a real one
+    # WebSocket URLs that have worked in this process: a later failure there counts as a network
+    # without WebSockets only after HTTP has answered.
     opened: set[str] = field(default_factory=set[str])
 
     def urls(self, url: str | None, rest_url: str | None) -> tuple[str | None, str | None]:

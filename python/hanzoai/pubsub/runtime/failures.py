@@ -39,21 +39,15 @@ _FETCH_REMEDY: Final = "Let `get_token` return within `fetch_timeout`, 10 s by d
 
 
 class Failures:
-    """The failures of one client.
-
-    Attributes:
-        state: The current state.
-        last: Failure of the last connection or attempt, until there is a connection again.
-        cause: The exception of ``get_token``, if that caused the failure.
-    """
+    """The failures of one client."""
 
     def __init__(self, options: ClientOptions, clock: Clock) -> None:
         self._clock = clock
         self.state: StateName = "initialized"
         # Unix milliseconds and monotonic seconds since when there has been no connection.
         self._disconnected_since = (clock.wall_ms(), clock.now())
-        self.last: StateChange | None = None
-        self.cause: Exception | None = None
+        self.last: StateChange | None = None  # since there has been no connection
+        self.cause: Exception | None = None  # of the failure: the exception of `get_token`
         self._url = options.socket_url
         self._auto = options.transport == "auto"
         self._dialed: TransportName | None = None

@@ -86,17 +86,10 @@ class HttpApi:
         """Publish in one request, after the publishes that were called before.
 
         A plain HIP-56 peer does not acknowledge publishes on a socket, but answers a request.
-
-        Args:
-            publish: What to publish.
-            deadline: When the wait for earlier publishes and the request end.
-            certain: The program requested HTTP; otherwise, first check that the API exists.
-
-        Returns:
-            The results; None if there is no HTTP API and nothing was published.
+        Returns None without an HTTP API, which is checked unless it is `certain`.
 
         Raises:
-            PubSubError: The request failed, or was not sent in time.
+            PubSubError: The request failed, or was not sent before the deadline.
         """
         messages, first, now = publish.messages, publish.messages[0], self._clock.now
         try:
@@ -211,11 +204,9 @@ class HttpApi:
         limit: int | None,
         seconds: float,
     ) -> AsyncIterator[Message]:
-        """Messages after a position; or the newest, read backwards and then yielded in order.
-
-        The log of a topic is limited, and so are the pages kept. A message that is trimmed in the
-        meantime is the oldest and ends the reading.
-        """
+        """Messages after a position; or the newest, read backwards and then yielded in order."""
+        # The log of a topic is limited, and so are the pages kept. A message that is trimmed in the
+        # meantime is the oldest and ends the reading.
         pages: list[Sequence[Message]] = []
         left = sys.maxsize if limit is None else limit
         before_seq: int | None = None

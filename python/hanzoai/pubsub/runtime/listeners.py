@@ -26,14 +26,10 @@ _RECENT: Final = 256
 
 
 class StateStream:
-    """An async iterator over state changes.
-
-    Attributes:
-        changes: The changes that the program has not taken yet; the oldest are dropped.
-    """
+    """An async iterator over state changes."""
 
     def __init__(self, listeners: Listeners) -> None:
-        self.changes: deque[StateChange] = deque(maxlen=_RECENT)
+        self.changes: deque[StateChange] = deque(maxlen=_RECENT)  # not taken yet
         self._listeners = listeners
 
     def __aiter__(self) -> Self:
@@ -49,13 +45,7 @@ class StateStream:
 
 
 class Listener:
-    """Calls one function with values, in order, from a separate task.
-
-    Args:
-        function: A function or a coroutine function.
-        what: Its name, for the log.
-        spawn: Starts a task and keeps it.
-    """
+    """Calls one function with values, in order, from a separate task; `what`: its name."""
 
     def __init__(
         self,
@@ -84,13 +74,7 @@ class Listener:
 
 
 class Listeners:
-    """The listeners of one client, and its iterations over state changes.
-
-    Attributes:
-        finished: Whether no more changes come.
-        waiters: Who waits for a change or the end. They are of all iterations: a task and its
-            iteration, which refer only to each other, could be collected.
-    """
+    """The listeners of one client, and its iterations over state changes."""
 
     def __init__(
         self,
@@ -102,6 +86,8 @@ class Listeners:
         self._on_error = None if on_error is None else Listener(on_error, "on_error", spawn)
         # Weak: a `break` ends an iteration without notice.
         self._streams: WeakSet[StateStream] = WeakSet()
+        # Of all iterations: a task and its iteration, which refer only to each other, could be
+        # collected.
         self.waiters = Waiters()
         self.finished = False
 

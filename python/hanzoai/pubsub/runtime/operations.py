@@ -6,10 +6,7 @@ from typing import TYPE_CHECKING
 
 from hanzoai.pubsub.runtime.driver import Driver
 from hanzoai.pubsub.runtime.http_operations import HttpApi
-from hanzoai.pubsub.runtime.listeners import Listeners
 from hanzoai.pubsub.runtime.publisher import Publisher
-from hanzoai.pubsub.runtime.tasks import Tasks
-from hanzoai.pubsub.runtime.tokens import TokenSource
 
 if TYPE_CHECKING:
     from hanzoai.pubsub.errors import PubSubError
@@ -20,26 +17,16 @@ if TYPE_CHECKING:
 
 
 class Operations:
-    """The parts of a client in its event loop, and the operations that need several of them.
-
-    Attributes:
-        driver: The connection.
-        publisher: Publishes, and updates of presence.
-        http: Operations over HTTP.
-    """
+    """The parts of a client in its event loop, and the operations that need several of them."""
 
     def __init__(
         self,
         options: ClientOptions,
         environment: Environment,
-        *,
         on_state: Handler[StateChange] | None,
         on_error: Handler[Exception] | None,
     ) -> None:
-        tasks = Tasks(environment.clock)
-        listeners = Listeners(on_state, on_error, tasks.spawn)
-        tokens = TokenSource(options, environment.clock)
-        self.driver = Driver(options, environment, tokens, tasks, listeners)
+        self.driver = Driver(options, environment, on_state, on_error)
         self.http = HttpApi(self.driver, environment)
         self.publisher = Publisher(self.driver, self.http)
         self._end_reported = False

@@ -54,17 +54,11 @@ _PLAIN: Final = frozenset({dict, list, str, int, float, bool, type(None)})
 
 @dataclass(slots=True)
 class Prepared:
-    """A publication that can be sent.
+    """A publication that can be sent."""
 
-    Attributes:
-        publication: The publication, with topic and id.
-        id: The id.
-        size: Bytes that it counts for in the queue.
-    """
-
-    publication: Publication
+    publication: Publication  # with topic and id
     id: str
-    size: int
+    size: int  # bytes that it counts for in the queue
 
 
 def prepare(
@@ -75,15 +69,10 @@ def prepare(
     ttl: Ttl | None = None,
     id: str | None = None,
 ) -> Prepared:
-    """Validate one message and assign an id.
+    """Validate one message, whose JSON data has at most `limit` bytes, and assign an id.
 
-    Args:
-        topic: Its topic; None if the message contains it.
-        message: ``{"type", "data"}`` with optional ``ttl``, ``id``, ``meta``; a ``Publication``; or
-            an object of a model, which is the payload of a message of type ``message``.
-        limit: Maximum bytes of its JSON data.
-        ttl: Overrides the message's own.
-        id: Overrides the message's own.
+    The message may contain its topic, ttl and id. An object of a model is the payload of a message
+    of type ``message``.
 
     Raises:
         InvalidTopic: The topic is not valid.
@@ -220,11 +209,7 @@ def split_item(item: object) -> tuple[str | None, Outgoing]:
         pair = cast("tuple[object, ...]", item)
         if len(pair) == 2 and isinstance(pair[0], str):
             return pair[0], cast("Outgoing", pair[1])
-    raise InvalidPayload(
-        f"An item is {described}.",
-        remedy=_GIVE_PAIRS,
-        field="messages",
-    )
+    raise InvalidPayload(f"An item is {described}.", remedy=_GIVE_PAIRS, field="messages")
 
 
 class Batch:

@@ -13,16 +13,11 @@ P = ParamSpec("P")
 
 
 class Steps:
-    """Calls into a session: what calls it during a step waits for the end of the step.
-
-    Attributes:
-        busy: Whether a step runs.
-        waiting: Calls that wait for its end.
-    """
+    """Calls into a session: what calls it during a step waits for the end of the step."""
 
     def __init__(self) -> None:
-        self.busy = False
-        self.waiting: deque[Callable[[], None]] = deque()
+        self.busy = False  # a step runs
+        self.waiting: deque[Callable[[], None]] = deque()  # the calls that wait for its end
 
     def call(self, step: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
         """Perform a step, now or after those that run and wait."""

@@ -44,15 +44,7 @@ class Feed:
     """The inboxes, handlers and request of one subscription.
 
     Tasks and the driver reference it, but not the subscription, which is thus collected when the
-    program drops it.
-
-    Args:
-        topics: As the others that follow, an argument of ``PubSubClient.subscribe``.
-        now_ms: Current Unix milliseconds.
-        ready: Returns the operations of the client, in the running loop.
-
-    Attributes:
-        loop: The event loop of the client; None before the subscription is sent.
+    program drops it. `ready` returns the operations of the client, in the running loop.
 
     Raises:
         InvalidTopic: A pattern is not valid.
@@ -95,7 +87,7 @@ class Feed:
         self._own_presence = _own(presence, request.topics)
         self._ready = ready
         self._operations: Operations | None = None
-        self.loop: asyncio.AbstractEventLoop | None = None
+        self.loop: asyncio.AbstractEventLoop | None = None  # until the subscription is sent
         inbox = self.inbox = Inbox(request.topics, queue, self.leave)
         inbox.positions.update(positions)
         inbox.history = history
