@@ -141,9 +141,7 @@ class ScriptedSession(Session):
     def publish(self, request: events.Publish) -> None:
         self.step(request)
 
-    def update_presence(
-        self, topic: str | None, data: Mapping[str, object], ref: int | None = None
-    ) -> None:
+    def update_presence(self, topic: str | None, data: Mapping[str, object], ref: int) -> None:
         self.step(events.UpdatePresence(topic, data, ref))
 
 

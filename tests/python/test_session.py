@@ -172,7 +172,10 @@ happenings = st.one_of(
     ),
     st.builds(events.Expire, ref=st.integers(1, 6)),
     st.builds(
-        events.UpdatePresence, topic=st.none() | topics, data=st.sampled_from([{}, {"s": None}])
+        events.UpdatePresence,
+        topic=st.none() | topics,
+        data=st.sampled_from([{}, {"s": None}]),
+        ref=st.integers(7, 9),
     ),
 )
 usual: list[events.Event] = [
@@ -200,7 +203,7 @@ class Watched:
         self.timers: set[str] = set()
         self.fetches: set[int] = set()
         self.settled: Counter[int] = Counter()
-        self.published: set[int] = set()
+        self.refs: set[int] = set()
         self.linked = False
         self.finished = 0
 
@@ -212,11 +215,10 @@ class Watched:
             self.fetches.discard(event.fetch)
         if isinstance(event, events.Dropped):
             self.linked = False
-        fresh = isinstance(event, events.Publish) and event.ref not in self.published
-        if isinstance(event, events.Publish):
-            if not fresh:
+        if isinstance(event, events.Publish | events.UpdatePresence):
+            if event.ref in self.refs:
                 return
-            self.published.add(event.ref)
+            self.refs.add(event.ref)
         produced = self.session.handle(event)
         if before in FINAL:
             assert self.session.lifecycle.state == before
@@ -229,7 +231,7 @@ class Watched:
             assert not self.timers
             assert not self.fetches
             assert not self.linked
-            assert self.settled.keys() == self.published
+            assert self.settled.keys() == self.refs
         assert all(times == 1 for times in self.settled.values())
 
     def _check(self, effect: Any) -> None:

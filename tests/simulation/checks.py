@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tests.simulation.records import Record
     from tests.simulation.server import Server
     from tests.simulation.shell import Shell
-    from tests.traces.events import Publish, Subscribe
+    from tests.traces.events import Publish, Subscribe, UpdatePresence
 
 
 class Violation(AssertionError):
@@ -232,6 +232,14 @@ def check_publishes(
                 if index < last.get(lane, -1):
                     raise Violation(f"{message.id} was published out of order")
                 last[lane] = index
+
+
+def check_updates(shell: Shell, updates: list[UpdatePresence]) -> None:
+    """Each update of presence is settled once."""
+    for event in updates:
+        outcomes = shell.outcomes.get(event.ref, [])
+        if len(outcomes) != 1:
+            raise Violation(f"update {event.ref} was settled {len(outcomes)} times")
 
 
 def check_presence(server: Server, shell: Shell, event: Subscribe) -> None:

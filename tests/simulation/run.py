@@ -15,6 +15,7 @@ from tests.simulation.checks import (
     check_presence,
     check_publishes,
     check_stream,
+    check_updates,
 )
 from tests.simulation.profile import PATTERNS, PEOPLE, SECRET, TOPICS, draw_profile
 from tests.simulation.server import Server, matches
@@ -31,6 +32,9 @@ ROUGH = 60_000
 
 CALM = 60_000
 """Milliseconds of the calm phase, in which everything must recover."""
+
+UPDATES = 1_000_000
+"""The `ref` of the first update of presence, above those of all publishes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +67,7 @@ class Run:
         self.unseen: dict[int, set[tuple[str, int]]] = {}
         self.lost: set[tuple[str, int]] = set()
         self.own_presence = OwnPresence()
+        self.updates: list[events.UpdatePresence] = []
         self.server.on_reset = self._reset
 
     def run(self) -> Result:
@@ -97,6 +102,7 @@ class Run:
             self.publishes,
             ordered=not self.profile.limits_rate and self.profile.idempotent,
         )
+        check_updates(self.shell, self.updates)
         return Result(
             delivered=sum(len(stream) for stream in self.shell.streams.values()),
             gaps=sum(
@@ -106,7 +112,7 @@ class Run:
             ),
             drops=self.shell.drops,
             published=sum(len(records) for records in self.server.published.values()),
-            settled=len(self.shell.outcomes),
+            settled=len(self.publishes),
             lines=self.shell.lines,
         )
 
@@ -236,12 +242,14 @@ class Run:
         topic = random.pick((None, *TOPICS))
         key = random.pick(("status", "cursor", "cursor"))
         value = f"s{random.below(100)}" if key == "status" or random.chance(800) else None
-        for event in self.subscriptions:
-            joined = self.shell.joined.get(event.sub)
-            if event.sub not in self.ended and joined:
+        for subscription in self.subscriptions:
+            joined = self.shell.joined.get(subscription.sub)
+            if subscription.sub not in self.ended and joined:
                 for name in {*joined[-1].topics} & {*(TOPICS if topic is None else (topic,))}:
                     self.own_presence.record(name, key, value)
-        self.shell.feed(events.UpdatePresence(topic, {key: value}))
+        event = events.UpdatePresence(topic, {key: value}, UPDATES + len(self.updates))
+        self.updates.append(event)
+        self.shell.feed(event)
 
     def _others(self) -> None:
         """Let another member join, leave or update its presence."""

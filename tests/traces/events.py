@@ -136,7 +136,7 @@ class UpdatePresence:
 
     topic: str | None
     data: Mapping[str, Any]
-    ref: int | None = None
+    ref: int
 
 
 Event: TypeAlias = (

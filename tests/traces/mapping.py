@@ -44,7 +44,7 @@ _READERS: dict[str, Callable[[Json, dict[str, Json]], Event]] = {
     "unsubscribe": lambda v, _: events.Unsubscribe(v),
     "publish": lambda v, _: _publish(v),
     "expire": lambda v, _: events.Expire(v),
-    "update_presence": lambda v, _: events.UpdatePresence(v.get("topic"), v["data"], v.get("ref")),
+    "update_presence": lambda v, _: events.UpdatePresence(v.get("topic"), v["data"], v["ref"]),
 }
 
 

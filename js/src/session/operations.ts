@@ -93,14 +93,14 @@ export class Operations {
   /**
    * Change the client's own presence on one topic, or (undefined) on all of its topics.
    *
-   * @param ref Chosen by the caller, not used before; undefined if no call waits.
+   * @param ref Chosen by the caller, not used before.
    */
-  updatePresence(topic: string | undefined, data: JsonObject, ref?: number): void {
-    if (!this._session.lifecycle._draining) {
+  updatePresence(topic: string | undefined, data: JsonObject, ref: number): void {
+    if (this._session.lifecycle._draining) {
+      this._outcomes.settle(ref, CLOSED);
+    } else {
       this.ownPresence.update(topic, data, ref);
       this._session._called();
-    } else if (ref) {
-      this._outcomes.settle(ref, CLOSED);
     }
   }
 

@@ -6,8 +6,7 @@
  * meanwhile are merged into the next one; the newest value of each key wins.
  */
 
-import type { Loose } from '../compact.js';
-import type { ErrorFrame, ErrorInfo, JsonObject } from '../generated/wire.js';
+import type { ErrorFrame, JsonObject } from '../generated/wire.js';
 import type { Context } from './context.js';
 import { RATE_LIMITED } from './events.js';
 import type { Outcome, OutcomePort, Rejected } from './ports.js';
@@ -98,10 +97,10 @@ export class OwnPresence {
   ) {}
 
   /** Change it; `ref` is settled when the server acknowledges the change. */
-  update(topic: Topic, data: JsonObject, ref: number | undefined): void {
-    const refs = ref === undefined ? [] : [ref];
+  update(topic: Topic, data: JsonObject, ref: number): void {
     if (!this._own._hasRoom(topic)) {
-      this._reject(refs, {
+      this._outcomes.settle(ref, {
+        kind: 'rejected',
         code: 'queue_full',
         message: 'This client has already set presence on 10,000 topics.',
         remedy: 'Unsubscribe from some of these topics, or use several clients.',
@@ -111,7 +110,7 @@ export class OwnPresence {
     }
     this._own._update(topic, data);
     this._later._update(topic, data);
-    this._wait(topic, refs);
+    this._wait(topic, [ref]);
     if (!topic) this._mergeWaiting();
     this.flush();
   }
@@ -168,7 +167,9 @@ export class OwnPresence {
       this._wait(topic, refs);
     } else {
       this._own._forget(topic, this._later._missing(topic, data));
-      this._reject(refs, { ...frame, topic: frame.topic ?? topic });
+      const error = { ...frame, topic: frame.topic ?? topic };
+      this._settle(refs, { ...error, kind: 'rejected' });
+      if (!refs.length) this._context.ports.problem(error); // its calls have ended
     }
     this.flush();
   }
@@ -209,12 +210,6 @@ export class OwnPresence {
     const waiting = [...this._waiting];
     this._waiting.clear();
     for (const [topic, refs] of waiting) this._wait(topic, refs);
-  }
-
-  /** Settle the calls of an update; without one, report the error. */
-  private _reject(refs: readonly number[], error: Loose<ErrorInfo>): void {
-    if (refs.length) this._settle(refs, { ...error, kind: 'rejected' });
-    else this._context.ports.problem(error);
   }
 
   private _settle(refs: readonly number[], outcome: Outcome): void {

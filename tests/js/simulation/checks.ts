@@ -230,6 +230,16 @@ function walkPlain(
   proceed(records.length);
 }
 
+/** Each of some updates of presence, whose `ref` begins at `first`, is settled once. */
+export function checkUpdates(shell: Shell, first: number, count: number): void {
+  for (let ref = first; ref < first + count; ref += 1) {
+    const outcomes = shell.outcomes.get(ref) ?? [];
+    if (outcomes.length !== 1) {
+      throw new Violation(`update ${ref} was settled ${outcomes.length} times`);
+    }
+  }
+}
+
 /** Each publish is settled once. An acknowledged one is in the log once, a rejected one is not. */
 export function checkPublishes(
   server: Server,

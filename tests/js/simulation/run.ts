@@ -4,7 +4,15 @@ import { createHash } from 'node:crypto';
 
 import type { Publish, Subscribe } from '../../../js/src/session/requests.js';
 import type { SendPolicy } from '../../../js/src/settings/options.js';
-import { checkEnd, checkPresence, checkPublishes, checkStream, Said, Violation } from './checks.js';
+import {
+  checkEnd,
+  checkPresence,
+  checkPublishes,
+  checkStream,
+  checkUpdates,
+  Said,
+  Violation,
+} from './checks.js';
 import { drawProfile, PATTERNS, PEOPLE, type Profile, SECRET, TOPICS } from './profile.js';
 import { covers } from './records.js';
 import { Server } from './server.js';
@@ -16,6 +24,9 @@ const ROUGH = 60_000;
 
 /** Milliseconds without faults, in which everything must recover. */
 const CALM = 60_000;
+
+/** The `ref` of the first update of presence, above those of all publishes. */
+const UPDATES = 1_000_000;
 
 const POLICIES: readonly SendPolicy[] = ['error', 'drop_oldest', 'latest'];
 
@@ -34,6 +45,7 @@ export class Run {
   private readonly _unseen = new Map<number, Set<string>>();
   private readonly _lost = new Set<string>();
   private readonly _said = new Said();
+  private _updates = 0;
 
   constructor(seed: number) {
     this._world = new World(seed);
@@ -65,6 +77,7 @@ export class Run {
     checkEnd(shell);
     const { limitsRate, idempotent } = this._profile;
     checkPublishes(this._server, shell, this._publishes, !limitsRate && idempotent);
+    checkUpdates(shell, UPDATES, this._updates);
   }
 
   private _checkStreams(): void {
@@ -229,7 +242,9 @@ export class Run {
         }
       }
     }
-    this.shell.feed({ kind: 'updatePresence', topic, data: { [key]: value } });
+    const ref = UPDATES + this._updates;
+    this._updates += 1;
+    this.shell.feed({ kind: 'updatePresence', topic, data: { [key]: value }, ref });
   }
 
   /** Another user joins, leaves, or updates its presence. */

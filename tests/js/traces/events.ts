@@ -66,7 +66,7 @@ export type Event =
       readonly kind: 'updatePresence';
       readonly topic: string | undefined;
       readonly data: JsonObject;
-      readonly ref?: number | undefined;
+      readonly ref: number;
     };
 
 export type Fetch = {

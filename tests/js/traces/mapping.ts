@@ -64,7 +64,7 @@ export type StepEvent = {
   readonly update_presence?: {
     readonly topic?: string;
     readonly data: JsonObject;
-    readonly ref?: number;
+    readonly ref: number;
   };
 };
 

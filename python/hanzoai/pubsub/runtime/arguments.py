@@ -57,11 +57,7 @@ def position_map(after: object) -> dict[str, int]:
 
 
 def unix_ms(value: Since, now_ms: int, field: str = "since") -> int:
-    """Read a time; errors name the option `field`.
-
-    Raises:
-        InvalidOption: It is not a time, is before 1970, or is so early that it must be in seconds.
-    """
+    """Read a time; errors name the option `field`."""
     given: object = cast("object", value)
     if isinstance(given, timedelta):  # its sign is ignored: nothing can be replayed from the future
         ms = now_ms - round(abs(given).total_seconds() * 1000)

@@ -23,11 +23,7 @@ def check_allow(allow: object, arguments: int = 1) -> None:
 
 
 def decide(allow: Callable[..., object], *arguments: object) -> bool:
-    """Call `allow`.
-
-    Raises:
-        UsageError: It returned an awaitable, which would count as True.
-    """
+    """Call `allow`, which must not return an awaitable: it would count as True."""
     decision = allow(*arguments)
     if inspect.isawaitable(decision):
         if asyncio.iscoroutine(decision):

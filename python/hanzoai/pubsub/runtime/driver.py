@@ -81,7 +81,7 @@ class Driver:
         self.is_finished = False
         self.error: PubSubError | None = None
         self.peer: Peer | None = None
-        self.max_payload = options.max_payload  # or fewer bytes, if the server says so
+        self.max_payload = options.max_payload  # or what the server states
         self._opened = environment.opened
         steps = self._steps = Steps()
         self.call = steps.call
@@ -190,21 +190,12 @@ class Driver:
         self.call(self.session.expire, given_up)
 
     def check_open(self) -> None:
-        """Raise the error that ended the client, if it has ended.
-
-        Raises:
-            PubSubError: It failed.
-            ClosedError: It was closed.
-        """
+        """Raise the error that ended the client, if it has ended."""
         if self.is_finished:
             raise self.error.with_traceback(None) if self.error else ClosedError()
 
     def timeout_of(self, timeout: Duration | None) -> float:
-        """Timeout of an operation in seconds.
-
-        Raises:
-            InvalidOption: It is not a duration, or not positive.
-        """
+        """Timeout of an operation in seconds, which is positive."""
         if timeout is None:
             return self.options.operation_timeout
         return check_seconds("timeout", timeout)
@@ -307,11 +298,7 @@ class Driver:
             timer.cancel()
 
     def _watch(self, before: float) -> None:
-        """Tell the session when the machine was suspended: only the wall clock advanced.
-
-        Args:
-            before: The difference of the clocks at the last check.
-        """
+        """Tell the session of a suspension: the difference of the clocks grew since the check."""
         difference = self.clock.wall_ms() / 1000 - self.clock.now()
         self._start("watch", _WATCH, lambda: self._watch(difference))
         if difference - before > _SUSPENDED:

@@ -68,11 +68,7 @@ class Environment:
 
 
 def environment_for(url: str | None) -> Environment:
-    """The environment for a URL, or for the URL in the environment variable.
-
-    Raises:
-        InvalidOption: It is a server of this process that is not running.
-    """
+    """The environment for a URL, or for the URL in the environment variable."""
     named = url or os.environ.get(URL_VARIABLE)
     if isinstance(named, str) and named.startswith(MEMORY_SCHEME):
         from hanzoai.pubsub.transports.memory import find

@@ -28,11 +28,7 @@ Ts = TypeVarTuple("Ts")
 
 
 class GreenSelector:
-    """Hides the running loop from other green threads while it waits.
-
-    Args:
-        waiting: The selector that waits, and does everything else.
-    """
+    """Hides the running loop from other green threads while it waits with another selector."""
 
     def __init__(self, waiting: selectors.BaseSelector) -> None:
         self._waiting = waiting
@@ -60,11 +56,7 @@ class GreenSelector:
 
 
 class GreenEventLoop(asyncio.SelectorEventLoop):
-    """Hides itself from other green threads while it waits.
-
-    Args:
-        waiting: The selector that waits.
-    """
+    """Hides itself from other green threads while it waits."""
 
     def __init__(self, waiting: selectors.BaseSelector) -> None:
         green = GreenSelector(waiting)

@@ -34,15 +34,7 @@ Report: TypeAlias = Callable[[Exception, str | None], None]
 
 
 async def call(handler: Callable[..., Awaitable[Any] | Any], *arguments: object) -> Any:
-    """Call a handler, and await it if it is asynchronous.
-
-    Returns:
-        The result of the handler.
-
-    Raises:
-        RuntimeError: A future that it awaited was cancelled. A CancelledError would end the task
-            that calls handlers, and no further message would be handled.
-    """
+    """Call a handler, await it if it is asynchronous, and return its result."""
     try:
         result = handler(*arguments)
         return await result if inspect.isawaitable(result) else result
@@ -50,6 +42,7 @@ async def call(handler: Callable[..., Awaitable[Any] | Any], *arguments: object)
         me = asyncio.current_task()
         if me is None or me.cancelling():
             raise
+        # A future that it awaited was cancelled: this task, which calls all handlers, continues.
         raise RuntimeError(
             "A callback raised the CancelledError of something that it awaited"
         ) from error
@@ -78,21 +71,14 @@ class Handlers:
             await self._guard(self.on_gap, gap)
 
     def pass_gap(self, gap: Gap, *, seen: bool = False) -> None:
-        """Raise or log a gap, as ``on_gap`` requires; ``seen``: the program receives it.
-
-        Raises:
-            MessagesMissed: ``on_gap`` is ``"raise"``.
-        """
+        """Raise or log a gap, as ``on_gap`` requires; ``seen``: the program receives it."""
         if self.on_gap == "raise":
             raise MessagesMissed(describe_gap(gap), topic=gap.topic, gap=gap)
         if not self.handle_gaps and not seen:
             warn(gap, self._logged)
 
     async def run(self, inbox: Inbox) -> None:
-        """Pass all entries of the inbox to the handlers until it has ended.
-
-        A program that iterates messages itself has no ``on_message``; its inbox is not read here.
-        """
+        """Pass all entries of the inbox to the handlers until it has ended."""
         while True:
             entry = inbox.take()
             if entry is None:

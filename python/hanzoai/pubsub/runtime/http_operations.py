@@ -56,11 +56,7 @@ class HttpApi:
 
     @property
     def rest(self) -> Rest:
-        """The HTTP API, set up at its first use.
-
-        Raises:
-            PubSubError: The client has ended.
-        """
+        """The HTTP API, set up at its first use."""
         driver = self._driver
         if self._made is None:
             driver.check_open()
@@ -87,9 +83,6 @@ class HttpApi:
 
         A plain HIP-56 peer does not acknowledge publishes on a socket, but answers a request.
         Returns None without an HTTP API, which is checked unless it is `certain`.
-
-        Raises:
-            PubSubError: The request failed, or was not sent before the deadline.
         """
         messages, first, now = publish.messages, publish.messages[0], self._clock.now
         try:

@@ -47,11 +47,7 @@ class Owner:
         return os.getpid() != self._pid
 
     def check(self) -> None:
-        """Reject a call from outside of the client's event loop.
-
-        Raises:
-            UsageError: Another loop or none is running, or the process has forked.
-        """
+        """Reject a call in another event loop, without one, or in a forked process."""
         running = running_loop()
         if running is self._loop:
             return
@@ -79,9 +75,5 @@ def no_loop() -> UsageError:
 
 
 def refuse_copy(value: object, remedy: str) -> NoReturn:
-    """Reject `copy` and `pickle` of an object that owns a connection.
-
-    Raises:
-        UsageError: Always.
-    """
+    """Reject `copy` and `pickle` of an object that owns a connection."""
     raise UsageError(f"A {type(value).__name__} cannot be copied or pickled.", remedy=remedy)

@@ -73,12 +73,6 @@ def prepare(
 
     The message may contain its topic, ttl and id. An object of a model is the payload of a message
     of type ``message``.
-
-    Raises:
-        InvalidTopic: The topic is not valid.
-        InvalidPayload: The message does not have data, or its data is not JSON.
-        PayloadTooLarge: The data exceeds the limit.
-        InvalidOption: Another field is not valid; ``field`` names it.
     """
     given = cast("dict[str, Any]", message) if type(message) is dict else _fields(topic, message)
     if len(given) == len(_USUAL) and type(topic) is str and ttl is None and id is None:

@@ -45,10 +45,6 @@ class Feed:
 
     Tasks and the driver reference it, but not the subscription, which is thus collected when the
     program drops it. `ready` returns the operations of the client, in the running loop.
-
-    Raises:
-        InvalidTopic: A pattern is not valid.
-        InvalidOption: Another argument is not valid.
     """
 
     def __init__(
@@ -103,11 +99,7 @@ class Feed:
         return None if self._operations is None else self._operations.driver.failures.outage()
 
     def begin(self) -> Operations:
-        """Send the subscription, once, from the running loop; return the operations of the client.
-
-        Raises:
-            UsageError: Another loop is running, where a wait would never end.
-        """
+        """Send the subscription, once, from the running loop; return the client's operations."""
         operations = self._operations
         if operations is not None:
             operations.driver.owner.check()

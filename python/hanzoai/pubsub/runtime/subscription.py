@@ -206,11 +206,7 @@ class Subscription(Generic[Data_co]):
             )
 
     async def _call_handlers(self, gap: Gap, *, seen: bool) -> None:
-        """Call the handlers of a gap; after a cancelled wait, wait for the same calls.
-
-        Raises:
-            MessagesMissed: ``on_gap`` is ``"raise"``.
-        """
+        """Call the handlers of a gap, or raise it; after a cancelled wait, continue to wait."""
         handlers = self._handlers
         if handlers.handle_gaps:
             cut, self._cut = self._cut, None
@@ -225,12 +221,7 @@ class Subscription(Generic[Data_co]):
         handlers.pass_gap(gap, seen=seen)
 
     def _wait_entry(self) -> Awaitable[None] | None:
-        """Start waiting for an entry; None if there is one.
-
-        Raises:
-            StopAsyncIteration: The subscription has ended.
-            PubSubError: The error that ended it.
-        """
+        """Start waiting for an entry; None if there is one. At the end, raise instead."""
         inbox = self._inbox
         inbox.observed = True
         if inbox.finished:

@@ -41,13 +41,7 @@ class TokenSource:
         self._life: float | None = None
 
     async def fetch(self, reason: TokenReason, attempt: int) -> Token:
-        """Get a token from the program. Concurrent calls share the result.
-
-        Raises:
-            InvalidOption: The callback did not return a token.
-            ClosedError: The client was closed in the meantime.
-            Exception: Any exception of the callback.
-        """
+        """Get a token from the program; concurrent calls share it, or the exception."""
         assert self._callback is not None  # a fixed token never expires, and is never replaced
         task = self._task
         if task is None or task.done():
@@ -99,12 +93,7 @@ class TokenSource:
         task.cancel()
 
     async def current(self) -> str:
-        """A token for an HTTP request: the last one, unless it has expired.
-
-        Raises:
-            AuthRefused: The callback stops the client.
-            AuthError: The callback failed; its exception is the cause.
-        """
+        """A token for an HTTP request: the last one, unless it has expired."""
         token = self._current
         if token is None:
             token = await self._ask("connect")
@@ -140,10 +129,6 @@ async def fetch_token(callback: Callable[..., object], context: TokenContext) ->
 
     A coroutine function runs in the event loop. A plain function runs in a separate daemon thread,
     because it may block, and must then delay neither the loop nor the end of the process.
-
-    Raises:
-        InvalidOption: It did not return a token.
-        Exception: Any exception of the callback; ``AuthRefused`` stops the client permanently.
     """
     if _is_coroutine_function(callback):
         result = await call(callback, context)

@@ -30,11 +30,7 @@ class Waiters:
     async def until(
         self, condition: Callable[[], bool], clock: Clock, seconds: float | None = None
     ) -> bool:
-        """Wait for a notice after which a condition holds, but at most this time.
-
-        Returns:
-            Whether it holds.
-        """
+        """Wait until a condition holds after a notice, but at most this time; whether it holds."""
         passed = False
 
         def expire() -> None:

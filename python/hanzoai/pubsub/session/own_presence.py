@@ -90,19 +90,18 @@ class OwnPresence:
         self._in_flight: dict[str, _Update] = {}  # by `ref`; at most one for each topic
         self._number = 0
 
-    def update(self, topic: str | None, data: Mapping[str, Any], ref: int | None) -> None:
+    def update(self, topic: str | None, data: Mapping[str, Any], ref: int) -> None:
         """Merge an update and send it; `ref` is settled when the server has it."""
-        refs = [] if ref is None else [ref]
         own = self._own.by_topic
         if topic is not None and topic not in own and len(own) >= MAX_TOPICS:
             message = f"This client has already set presence on {MAX_TOPICS:,} topics."
             remedy = "Unsubscribe from some of these topics, or use several clients."
             error = Rejected(code="queue_full", message=message, remedy=remedy, topic=topic)
-            self._reject(refs, error)
+            self._ports.settle(ref, error)
             return
         self._own.update(topic, data)
         self._later.update(topic, data)
-        self._wait(topic, refs)
+        self._wait(topic, [ref])
         if topic is None:
             self._merge_waiting()
         self.flush()
@@ -161,8 +160,10 @@ class OwnPresence:
         else:
             self._own.forget(update.topic, self._later.missing(update.topic, update.data))
             error = rejection(frame)
-            topic = error.topic or update.topic
-            self._reject(update.refs, error.model_copy(update={"topic": topic}))
+            error = error.model_copy(update={"topic": error.topic or update.topic})
+            self._settle(update.refs, error)
+            if not update.refs:  # its calls have ended
+                self._ports.problem(error)
         self.flush()
 
     def settle_all(self, error: Rejected) -> None:
@@ -194,13 +195,6 @@ class OwnPresence:
         waiting, self._waiting = self._waiting, {}
         for topic, refs in waiting.items():
             self._wait(topic, refs)
-
-    def _reject(self, refs: Sequence[int], error: Rejected) -> None:
-        """Settle the calls of an update; without one, report the error."""
-        if refs:
-            self._settle(refs, error)
-        else:
-            self._ports.problem(error)
 
     def _settle(self, refs: Sequence[int], outcome: Outcome) -> None:
         for ref in refs:

@@ -110,18 +110,13 @@ class Session:
         self.own_presence.flush()
         self.end_step()
 
-    def update_presence(
-        self, topic: str | None, data: Mapping[str, Any], ref: int | None = None
-    ) -> None:
-        """Change keys of the user's own presence, on a topic or on all (None).
-
-        The port `settle` receives the outcome under `ref`, if a call waits for it.
-        """
-        if not self.lifecycle.draining:
+    def update_presence(self, topic: str | None, data: Mapping[str, Any], ref: int) -> None:
+        """Change keys of own presence, on a topic or on all (None); `ref` names it in `settle`."""
+        if self.lifecycle.draining:
+            self._ports.settle(ref, _CLOSED)
+        else:
             self.own_presence.update(topic, data, ref)
             self._called()
-        elif ref is not None:
-            self._ports.settle(ref, _CLOSED)
 
     # ---------------------------------------------------------------- from the runtime
 
