@@ -1,9 +1,8 @@
 /** Older messages of the shown topic, loaded page by page. */
 
-import { NotFound, type PubSub } from '@hanzoai/pubsub';
+import type { Message, PubSub } from '@hanzoai/pubsub';
 
 import type { Feed } from './messages/feed.js';
-import { notify } from './notices.js';
 import { effect, Signal } from './reactive.js';
 
 const PAGE = 50;
@@ -18,6 +17,7 @@ export class History {
   constructor(
     private readonly _ps: PubSub,
     private readonly _feed: Feed,
+    private readonly _notify: (error: unknown) => void,
   ) {
     effect(() => {
       void _feed.narrowed.value;
@@ -34,17 +34,25 @@ export class History {
       return;
     }
     this.state.value = 'loading';
-    const first = this._feed.scope.find((entry) => entry.kind === 'message');
-    const before = first?.kind === 'message' ? first.message.id : undefined;
+    const before = this._feed.oldest;
+    this._feed.loading = true;
     let next: HistoryState = 'failed';
     try {
-      const page = await Array.fromAsync(this._ps.history(topic, { before, limit: PAGE }));
+      const page: Message[] = [];
+      for await (const message of this._ps.history(topic, { before, limit: PAGE })) {
+        page.push(message);
+      }
+      // Another topic was shown meanwhile, or the list was cleared: the page does not fit any more.
+      if (topic !== this._feed.narrowed.peek() || before !== this._feed.oldest) {
+        this.state.value = 'more';
+        return;
+      }
       this._feed.prepend(topic, page);
       next = page.length < PAGE ? 'beginning' : 'more';
     } catch (error) {
-      // The oldest shown message is no longer retained, and neither is anything before it.
-      if (error instanceof NotFound) next = 'beginning';
-      else notify(error);
+      this._notify(error);
+    } finally {
+      this._feed.loading = false;
     }
     if (topic === this._feed.narrowed.peek()) this.state.value = next;
   }

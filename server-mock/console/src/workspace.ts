@@ -20,7 +20,7 @@ import { followIdentity } from './identity.js';
 import { Feed } from './messages/feed.js';
 import { messagePanel } from './messages/panel.js';
 import { navigation } from './navigation.js';
-import { noticeArea, type Problem, settleNotices, tellOfClient } from './notices.js';
+import { noticeArea, notify, type Problem, settleNotices, tellOfClient } from './notices.js';
 import { peoplePanel } from './people_panel.js';
 import { People } from './presence.js';
 import { publishPanel } from './publish_panel.js';
@@ -61,7 +61,7 @@ export function workspace(
   const people = new People();
   const topics = new Topics(ps);
   const watches = new Watches(ps, feed, people, (message) => topics.seen(message));
-  const history = new History(ps, feed);
+  const history = new History(ps, feed, notify);
   const connected = (): boolean => connection.state.value === 'connected';
   const identity = followIdentity(config.http, credentials, connected);
 

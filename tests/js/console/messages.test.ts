@@ -8,7 +8,7 @@ import { RowLayout } from '../../../server-mock/console/src/messages/layout.js';
 import { gapText } from '../../../server-mock/console/src/messages/row.js';
 import { fc } from '../properties.js';
 
-function message(id: string, topic: string, timestamp: number): Incoming {
+function message(id: string, topic: string, timestamp: number): Incoming & { message: Message } {
   return { kind: 'message', message: { id, topic, timestamp, type: 't', data: 1 } as Message };
 }
 
@@ -26,6 +26,16 @@ test('a message that two subscriptions bring is shown once', () => {
   buffer.add([message('a', 't', 1), message('a', 't', 1)]);
   buffer.add([message('a', 't', 1), message('b', 't', 2)]);
   assert.deepEqual(shown(buffer), ['a', 'b']);
+});
+
+test('messages with the same id are all shown: of two topics, positions, or senders', () => {
+  const buffer = new MessageBuffer(10);
+  const same = message('a', 't', 1);
+  const sender = { type: 'user', id: 'bob' };
+  const changes = [{ topic: 'u' }, { seq: 5 }, { seq: 6 }, { sender }];
+  const others = changes.map((change) => ({ ...same, message: { ...same.message, ...change } }));
+  buffer.add([same, ...others, ...others, same]);
+  assert.deepEqual(shown(buffer), ['a', 'a', 'a', 'a', 'a']);
 });
 
 test('a replay that arrives topic by topic is sorted by time', () => {
@@ -62,8 +72,8 @@ test('the buffer is bounded: it removes and returns the oldest, which may return
     gone.map((entry) => entry.at),
     [1],
   );
-  assert.equal(buffer.has('a'), false);
-  assert.equal(buffer.has('d'), true);
+  const has = (id: string) => buffer.has(message(id, 't', 1).message);
+  assert.deepEqual([has('a'), has('d')], [false, true]);
 });
 
 test('keys are never used twice', () => {

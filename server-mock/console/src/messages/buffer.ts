@@ -33,10 +33,15 @@ export type Incoming =
     }
   | { readonly kind: 'gap'; readonly gap: Gap };
 
+/** What identifies a message: senders share ids, and a message with `ttl` 0 has no position. */
+export function identityOf({ topic, id, seq, sender }: Message): string {
+  return JSON.stringify([topic, id, seq ?? sender]);
+}
+
 /** Holds at most `capacity` entries. A message that several subscriptions deliver appears once. */
 export class MessageBuffer {
   entries: Entry[] = [];
-  private readonly _ids = new Set<string>();
+  private readonly _known = new Set<string>();
   private _gaps = new Set<string>();
   private _keys = 0;
 
@@ -58,8 +63,9 @@ export class MessageBuffer {
         continue;
       }
       const { message, arrived, since } = each;
-      if (this._ids.has(message.id)) continue;
-      this._ids.add(message.id);
+      const identity = identityOf(message);
+      if (this._known.has(identity)) continue;
+      this._known.add(identity);
       const { timestamp: at, topic } = message;
       for (const gap of open.get(topic) ?? []) fresh.push(this._gap(gap, at));
       open.delete(topic);
@@ -72,8 +78,8 @@ export class MessageBuffer {
   }
 
   /** Whether it contains a message. */
-  has(id: string): boolean {
-    return this._ids.has(id);
+  has(message: Message): boolean {
+    return this._known.has(identityOf(message));
   }
 
   /** A key that no entry has used. */
@@ -84,7 +90,7 @@ export class MessageBuffer {
   /** Remove everything. */
   clear(): void {
     this.entries = [];
-    this._ids.clear();
+    this._known.clear();
     this._gaps.clear();
   }
 
@@ -122,7 +128,9 @@ export class MessageBuffer {
 
   private _trim(): Entry[] {
     const gone = this.entries.splice(0, Math.max(0, this.entries.length - this.capacity));
-    for (const entry of gone) if (entry.kind === 'message') this._ids.delete(entry.message.id);
+    for (const entry of gone) {
+      if (entry.kind === 'message') this._known.delete(identityOf(entry.message));
+    }
     return gone;
   }
 }

@@ -6,7 +6,7 @@
 import type { Gap, Message } from '@hanzoai/pubsub';
 
 import { effect, onEnd, Signal } from '../reactive.js';
-import { type Entry, type Incoming, MessageBuffer } from './buffer.js';
+import { type Entry, type Incoming, identityOf, MessageBuffer } from './buffer.js';
 import { isFound } from './filter.js';
 
 /** Maximum messages in memory. */
@@ -29,6 +29,8 @@ export class Feed {
   readonly query: Signal<string> = new Signal('');
   /** When the current connection was established, Unix ms of this machine. */
   connectedAt = 0;
+  /** Whether a page of history is loading, which has to join the entries that are shown now. */
+  loading = false;
   private readonly _buffer = new MessageBuffer(CAPACITY);
   private _pending: Incoming[] = [];
   private _older: Entry[] = [];
@@ -118,16 +120,25 @@ export class Feed {
     this._touch();
   }
 
+  /** The oldest message of the chosen topic; history omits those with `ttl` 0. */
+  get oldest(): Message | undefined {
+    const messages = this.scope.flatMap((entry) => (entry.kind === 'message' ? entry.message : []));
+    return messages.find(({ ttl }) => ttl !== 0);
+  }
+
   /** Insert history of the shown topic above the rest. */
   prepend(topic: string, messages: readonly Message[]): void {
-    if (topic !== this.narrowed.peek()) return;
-    const known = new Set(this._older.map((entry) => entry.kind === 'message' && entry.message.id));
-    const fresh = messages.filter(({ id }) => !known.has(id) && !this._buffer.has(id));
+    const known = new Set(
+      this._older.map((entry) => entry.kind === 'message' && identityOf(entry.message)),
+    );
+    const fresh = messages.filter(
+      (message) => !known.has(identityOf(message)) && !this._buffer.has(message),
+    );
     const entries = fresh.map((message): Entry => {
       const key = this._buffer.nextKey();
       return { kind: 'message', key, at: message.timestamp, topic, message };
     });
-    this._older = [...entries, ...this._older].slice(0, OLDER_MAX);
+    this._older = [...entries, ...this._older].slice(-OLDER_MAX);
     this._touch();
   }
 
@@ -158,7 +169,7 @@ export class Feed {
       // Keep the removed entries of the shown topic, so that there is no gap between history and
       // the newest.
       const topic = this.narrowed.peek();
-      if (this._older.length) {
+      if (this._older.length || this.loading) {
         const kept = gone.filter((entry) => entry.topic === topic);
         if (kept.length) this._older = [...this._older, ...kept].slice(-OLDER_MAX);
       }
