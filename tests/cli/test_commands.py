@@ -395,6 +395,8 @@ async def test_history_pages_back_before_an_id_and_behind_a_position(
 ) -> None:
     sent = [await ps.publish("demo.a", {"type": "n", "data": n}) for n in range(5)]
     before = await run("history", "demo.a", "--before", sent[3].id, "--limit", "2")
+    position = await run("history", "demo.a", "--before-seq", str(sent[3].seq), "--limit", "2")
+    assert position == before
     after = await run("history", "demo.a", "--after", str(sent[1].seq))
     assert [m["data"] for m in before.records] == [1, 2]
     assert [m["data"] for m in after.records] == [2, 3, 4]

@@ -13,11 +13,13 @@ import pytest
 
 from hanzoai.pubsub.errors import (
     ClosedError,
+    InvalidOption,
     NotFound,
     OperationTimeout,
     Unavailable,
+    Unsupported,
 )
-from hanzoai.pubsub.generated.wire import Limits
+from hanzoai.pubsub.generated.wire import Limits, Message
 from hanzoai.pubsub.runtime.deliveries import Deliveries
 from hanzoai.pubsub.runtime.environment import Environment
 from hanzoai.pubsub.runtime.http_operations import HttpApi
@@ -29,9 +31,10 @@ from hanzoai.pubsub.session.ports import Acked
 from hanzoai.pubsub.session.requests import Publish
 from hanzoai.pubsub.settings.options import RetryOptions, read_options
 from hanzoai.pubsub.testing import VirtualClock
+from hanzoai.pubsub.values import Published
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable
 
 
 class Peer:
@@ -117,11 +120,15 @@ def log(first: int, last: int) -> Callable[[httpx.Request], httpx.Response]:
     return answer
 
 
-async def read(api: HttpApi, **arguments: Any) -> list[int]:
+def given_history(api: HttpApi, **arguments: Any) -> AsyncIterator[Message]:
     given: dict[str, Any] = {
         "since": None, "before": None, "after": None, "limit": None, "timeout": 5, **arguments,
     }  # fmt: skip
-    return [message.data async for message in api.history("a", **given)]
+    return api.history("a", **given)
+
+
+async def read(api: HttpApi, **arguments: Any) -> list[int]:
+    return [message.data async for message in given_history(api, **arguments)]
 
 
 async def test_pages_are_joined_oldest_first(api: HttpApi, peer: Peer) -> None:
@@ -163,6 +170,66 @@ async def test_messages_of_several_senders_with_the_same_ids_are_all_read(
     assert await read(api) == list(range(1, 13))
     assert await read(api, limit=8) == list(range(5, 13))
     assert await read(api, after=0) == list(range(1, 13))
+
+
+async def test_history_ends_before_a_message_a_result_a_position_or_an_id(
+    api: HttpApi, peer: Peer
+) -> None:
+    whole = log(1, 10)
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        query = dict(request.url.params)
+        if "before_seq" in query:
+            query["before"] = f"m{query.pop('before_seq')}"
+        return whole(httpx.Request("GET", "http://a", params=query))
+
+    peer.answer = answer
+    (fifth,) = [message async for message in given_history(api, after=4, limit=1)]
+    peer.requests.clear()
+    for before in (fifth, Published("m5", seq=5), 5, "m5"):
+        assert await read(api, before=before) == [1, 2, 3, 4]
+    firsts = [dict(request.url.params) for request in peer.requests[::2]]
+    both = {"before": "m5", "before_seq": "5", "limit": "3"}
+    only = [{name: value for name, value in both.items() if name != out} for out in both]
+    assert firsts == [both, both, only[0], only[1]]
+    assert await read(api, before=fifth, limit=1) == [4]
+
+
+@pytest.mark.parametrize("seq", [9, None])
+async def test_a_peer_that_cannot_end_before_a_position_is_reported(
+    api: HttpApi, peer: Peer, seq: int | None
+) -> None:
+    peer.answer = lambda request: ok({"messages": [envelope(9) | {"seq": seq}], "has_more": False})
+    with pytest.raises(Unsupported, match="before a position") as caught:
+        await read(api, before=9)
+    assert (caught.value.topic, caught.value.field) == ("a", "before")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "field", "problem"),
+    [
+        ({"before": 5, "after": 4}, "after", "cannot be used together with `before`"),
+        ({"before": -1}, "before", "is out of range"),
+        ({"before": True}, "before", "is bool, not a number"),
+        ({"before": 1.5}, "before", "is float"),
+        ({"before": ""}, "before", "is empty"),
+        ({"before": {"id": "m5"}}, "before", "is dict"),
+        (
+            {"before": Message.model_validate(envelope(5) | {"topic": "b"})},
+            "before",
+            "of the topic b",
+        ),
+        ({"before": Message.model_validate(envelope(5) | {"ttl": 0})}, "before", "`ttl` 0"),
+    ],
+)
+async def test_what_history_cannot_end_before_is_rejected(
+    api: HttpApi, peer: Peer, arguments: dict[str, Any], field: str, problem: str
+) -> None:
+    with pytest.raises(InvalidOption, match=problem) as caught:
+        await read(api, **arguments)
+    assert caught.value.field == field
+    assert caught.value.remedy
+    assert not peer.requests
 
 
 async def test_a_peer_without_positions_to_end_before_gets_the_id(api: HttpApi, peer: Peer) -> None:

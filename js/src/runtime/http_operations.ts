@@ -1,15 +1,23 @@
 /** Operations over HTTP: history, presence, topics, publishes; and their tokens. */
 
 import { DEVELOPMENT } from '../build.js';
-import { fromCode, NotFound, OperationTimeout, PermissionDenied, PubSubError } from '../errors.js';
+import {
+  fromCode,
+  NotFound,
+  OperationTimeout,
+  PermissionDenied,
+  PubSubError,
+  Unsupported,
+} from '../errors.js';
 import type { HistoryPage, Occupancy, TopicInfo } from '../generated/http.js';
 import type { Envelope, PresenceMember, Publication } from '../generated/wire.js';
 import * as calls from '../http/calls.js';
 import { type Limits, Rest, type Tokens } from '../http/rest.js';
 import type { Acked } from '../session/ports.js';
-import { checkNumber, checkType } from '../settings/checks.js';
+import { checkNumber, checkType, invalid } from '../settings/checks.js';
 import { checkName } from '../topic_names.js';
-import type { Message, Since, TokenReason } from '../values.js';
+import type { Message, Published, Since, TokenReason } from '../values.js';
+import { isObject } from '../wire/guard.js';
 import type { Client } from './client.js';
 import { unixMs } from './times.js';
 import { tokenProblem } from './tokens.js';
@@ -18,12 +26,22 @@ import { type Timed, within } from './waiting.js';
 /** Milliseconds after which a missing HTTP API is tried again. */
 const ASK_AGAIN = 60_000;
 
+const NO_POSITIONS =
+  'The server cannot end a page before a position. Pass the id of a message as `before`.';
+
+/** What a page ends before. */
+type Place = Partial<Pick<Published, 'id' | 'seq'>>;
+
 /** Selects retained messages. */
 export interface HistoryOptions {
   /** Only messages newer than this time: Unix milliseconds or a Date. */
   readonly since?: Since | undefined;
-  /** Only messages older than the message with this id. */
-  readonly before?: string | undefined;
+  /**
+   * Only messages older than this one: a message of the topic, what `publish` returned, a position
+   * (`seq`), or an id. Several senders can use the same id, so prefer a message or a position. If no
+   * retained message has the id, there are none. Not together with `after`.
+   */
+  readonly before?: Message | Pick<Published, 'id' | 'seq'> | number | string | undefined;
   /** Only messages after this position; the client requests further pages during the iteration. */
   readonly after?: number | undefined;
   /** Maximum number of messages: the newest, or with `after` the first. */
@@ -34,13 +52,35 @@ export interface HistoryOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
-function checkSelection({ before, after, limit }: HistoryOptions): void {
-  checkType('before', before, 'string', 'Give the id of a message.');
+function checkSelection(topic: string, { before, after, limit }: HistoryOptions): void {
   const { MAX_SAFE_INTEGER: most } = Number;
+  if (before !== undefined) {
+    checkEnd(topic, before);
+    if (after !== undefined) {
+      throw invalid('after', 'cannot be used together with `before`', 'Leave out one of them.');
+    }
+  }
   if (after !== undefined) checkNumber('after', after, [0, most, 'a position']);
   // Infinity selects all messages, as undefined does.
   if (limit !== undefined && limit !== Infinity)
     checkNumber('limit', limit, [0, most, 'a number of messages']);
+}
+
+function checkEnd(topic: string, before: NonNullable<HistoryOptions['before']>): void {
+  const remedy = 'Pass a message, a position, or the id of a message.';
+  if (typeof before === 'number') {
+    checkNumber('before', before, [0, Number.MAX_SAFE_INTEGER, 'a position']);
+    return;
+  }
+  const given: object = isObject(before) ? before : { id: before };
+  const { id, seq, topic: other, ttl } = given as Partial<Message>;
+  checkType('before', id ?? null, 'string', remedy);
+  if (id === '') throw invalid('before', 'is empty', remedy);
+  if (seq !== undefined) checkNumber('before.seq', seq, [0, Number.MAX_SAFE_INTEGER, 'a position']);
+  const fitting = `Pass a message from the history of ${topic}, or a position.`;
+  if (other !== undefined && other !== topic)
+    throw invalid('before', `is a message of the topic ${other}`, fitting);
+  if (ttl === 0) throw invalid('before', 'is a message with `ttl` 0, which history omits', fitting);
 }
 
 /** @internal The HTTP side of a client. Its requests use the token of the socket until it expires. */
@@ -137,19 +177,21 @@ export class HttpApi implements Tokens {
    */
   async *history(topic: string, options: HistoryOptions & Timed): AsyncGenerator<Message> {
     checkName(topic, 'topic');
-    if (DEVELOPMENT) checkSelection(options);
+    if (DEVELOPMENT) checkSelection(topic, options);
     const since = options.since === undefined ? undefined : unixMs(options.since);
     const pages: (readonly Envelope[])[] = [];
     let last: string | number | undefined;
+    const { before: end } = options;
     let { after, limit: left = Infinity } = options;
-    let oldest: Envelope | undefined;
+    let oldest: Place =
+      typeof end === 'object' ? end : { [typeof end === 'string' ? 'id' : 'seq']: end };
     let limits: Limits = options;
     while (left > 0) {
       const limit = Math.min(left, this._client.options.historyPage);
       let page: HistoryPage;
       try {
         // Several senders can use one id; only some servers read the position.
-        const { id: before = options.before, seq: before_seq } = oldest ?? {};
+        const { id: before, seq: before_seq } = oldest;
         const call = calls.history(topic, { since, before, before_seq, after, limit });
         page = await this._perform(call, limits);
       } catch (error) {
@@ -162,11 +204,14 @@ export class HttpApi implements Tokens {
       // An empty page moves nothing, and a peer that ignores the position sends a page again.
       const position = newest?.seq ?? newest?.id;
       if (!newest || position === last) break;
+      if (typeof end === 'number' && (newest.seq ?? end) >= end) {
+        throw new Unsupported(DEVELOPMENT ? NO_POSITIONS : undefined, { topic, field: 'before' });
+      }
       last = position;
       left -= messages.length;
       if (after === undefined) {
         pages.push(messages);
-        [oldest] = messages;
+        oldest = messages[0] ?? newest;
       } else {
         yield* messages;
         after = Math.max(after, newest.seq ?? 0);

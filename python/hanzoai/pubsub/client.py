@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.topic import TopicHandle
     from hanzoai.pubsub.tracing import Tracing
     from hanzoai.pubsub.values import (
+        Before,
         Duration,
         Limits,
         Message,
@@ -563,7 +564,7 @@ class PubSubClient:
         topic: str,
         *,
         since: Since | None = None,
-        before: str | None = None,
+        before: Before | None = None,
         after: int | None = None,
         limit: int | None = None,
         timeout: Duration | None = None,
@@ -574,7 +575,10 @@ class PubSubClient:
             topic: A topic without wildcards.
             since: Only messages newer than this time: Unix milliseconds, a datetime with a time
                 zone, or a timedelta before now.
-            before: Only messages older than the message with this id.
+            before: Only messages older than this one: a message of the topic, what ``publish``
+                returned, a position (``seq``), or an id. Several senders can use the same id, so
+                prefer a message or a position. If no retained message has the id, there are none.
+                Not together with ``after``.
             after: Only messages after this position; the client requests further pages during the
                 iteration.
             limit: Maximum number of messages: the newest, or with ``after`` the first.
@@ -582,9 +586,11 @@ class PubSubClient:
 
         Raises:
             InvalidTopic: The topic is not valid.
+            InvalidOption: An argument is not valid, or two exclude each other.
             PermissionDenied: The access rules do not allow it.
             ConnectionFailed: The HTTP API could not be reached.
             OperationTimeout: The server did not answer in time.
+            Unsupported: ``before`` is a position, and the server cannot end a page before one.
         """
         return self._ready().http.history(
             topic, since=since, before=before, after=after, limit=limit, timeout=timeout

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.runtime.subscription import Subscription
     from hanzoai.pubsub.settings.options import ReceiveQueue
     from hanzoai.pubsub.values import (
+        Before,
         Duration,
         Message,
         Occupancy,
@@ -72,7 +73,7 @@ class Client(Protocol):
         topic: str,
         *,
         since: Since | None,
-        before: str | None,
+        before: Before | None,
         after: int | None,
         limit: int | None,
         timeout: Duration | None,
@@ -188,7 +189,7 @@ class TopicHandle(Generic[Data]):
         self,
         *,
         since: Since | None = None,
-        before: str | None = None,
+        before: Before | None = None,
         after: int | None = None,
         limit: int | None = None,
         timeout: Duration | None = None,

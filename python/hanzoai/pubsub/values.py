@@ -298,10 +298,14 @@ class SubscriptionStats:
     gaps: int
 
 
+Before: TypeAlias = Message | Published | int | str
+"""Where history ends: a message, what ``publish`` returned, a position, or an id."""
+
 Event: TypeAlias = Message[Data] | Gap | PresenceChange
 """What ``Subscription.events()`` yields, in order."""
 
 __all__ = [
+    "Before",
     "Denial",
     "Duration",
     "Event",

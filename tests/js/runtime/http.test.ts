@@ -5,13 +5,17 @@ import { after, before, test } from 'node:test';
 
 import {
   AuthRefused,
+  type HistoryOptions,
+  type Message,
   OperationTimeout,
   PermissionDenied,
+  type Published,
   type PublishOptions,
   PubSub,
   PubSubError,
   type PubSubOptions,
   RateLimited,
+  Unsupported,
 } from '../../../js/src/index.js';
 import { deferred, Server } from './server.js';
 import { virtualClient } from './virtual.js';
@@ -290,6 +294,46 @@ test('the history of a peer that ignores the position ends', async () => {
     assert.deepEqual([got, asked - before], [[9], 2]);
   }
   http.close();
+});
+
+test('history ends before a message, a result, a position, or an id', async () => {
+  const ps = server.client({ token: service, historyPage: 3 });
+  const other = server.client({ token: server.token('--user', 'ann') });
+  const topic = 'demo.before';
+  const results: Published[] = [];
+  for (let data = 0; data < 8; data += 1) {
+    const id = `m${data % 4}`;
+    results.push(await (data < 4 ? ps : other).publish(topic, { data, id }));
+  }
+  await other.close();
+  const read = async (options: HistoryOptions) => {
+    const got: Message[] = [];
+    for await (const message of ps.history(topic, options)) got.push(message);
+    return got;
+  };
+  const [, , , , , message] = await read({});
+  const { seq } = results[5] ?? {};
+  for (const before of [message, results[5], seq]) {
+    assert.deepEqual(
+      (await read({ before, limit: 4 })).map(({ data }) => data),
+      [1, 2, 3, 4],
+    );
+  }
+  await ps.close();
+});
+
+test('a peer that cannot end history before a position is reported', async () => {
+  for (const seq of [9, undefined]) {
+    const { http, ps } = await peculiar((_, response) => {
+      const newest = { id: 'm9', topic: 'a', type: 't', data: 9, timestamp: 9, seq };
+      response.end(JSON.stringify({ messages: [newest], has_more: false }));
+    });
+    await assert.rejects(ps.history('a', { before: 9 }).next(), (error: PubSubError) => {
+      assert.match(error.message, /cannot end a page before a position/);
+      return error instanceof Unsupported && error.topic === 'a' && error.field === 'before';
+    });
+    http.close();
+  }
 });
 
 test('the history ends where everything older expires meanwhile', async () => {

@@ -371,7 +371,18 @@ const WRONG: readonly [string, string, (ps: PubSub) => Promise<unknown>][] = [
     'since',
     (ps) => ps.history('a.b', wrong({ since: '' })).next(),
   ],
-  ['an id that is no text', 'before', (ps) => ps.history('a.b', wrong({ before: 5 })).next()],
+  ['an id that is no text', 'before', (ps) => ps.history('a.b', wrong({ before: true })).next()],
+  ['null as a message', 'before', (ps) => ps.history('a.b', wrong({ before: null })).next()],
+  ['a message without an id', 'before', (ps) => ps.history('a.b', wrong({ before: {} })).next()],
+  ['an empty id', 'before', (ps) => ps.history('a.b', { before: '' }).next()],
+  ['a negative end of history', 'before', (ps) => ps.history('a.b', { before: -1 }).next()],
+  ['two places in history', 'after', (ps) => ps.history('a.b', { before: 5, after: 4 }).next()],
+  ['a message of another topic', 'before', (ps) => ps.history('a.c', { before: sent() }).next()],
+  [
+    'a message that history omits',
+    'before',
+    (ps) => ps.history('a.b', { before: sent({ ttl: 0 }) }).next(),
+  ],
   ['options in place of a prefix', 'prefix', (ps) => ps.topics(wrong({ limit: 5 }))],
   ['a limit of topics as text', 'limit', (ps) => ps.topics('a.', wrong({ limit: '5' }))],
   ['no topics', 'limit', (ps) => ps.topics('a.', { limit: 0 })],
@@ -379,6 +390,10 @@ const WRONG: readonly [string, string, (ps: PubSub) => Promise<unknown>][] = [
   ['an update that is no object', 'data', (ps) => ps.updatePresence('a.b', wrong([1]))],
 ];
 const wrong = (value: unknown): never => value as never;
+const sent = (more: Partial<Message> = {}): Message => ({
+  ...{ id: 'm5', topic: 'a.b', type: 't', data: 1, timestamp: 5, seq: 5 },
+  ...more,
+});
 for (const [what, field, call] of WRONG) {
   test(`${what} is rejected by name, before anything is sent`, async () => {
     const { ps, peer } = virtualClient();

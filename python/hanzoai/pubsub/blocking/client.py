@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.settings.options import ReceiveQueue, SendQueue, Settings, TransportChoice
     from hanzoai.pubsub.tracing import Tracing
     from hanzoai.pubsub.values import (
+        Before,
         Duration,
         Limits,
         Message,
@@ -363,7 +364,7 @@ class PubSub:
         topic: str,
         *,
         since: Since | None = None,
-        before: str | None = None,
+        before: Before | None = None,
         after: int | None = None,
         limit: int | None = None,
         timeout: Duration | None = None,

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.runtime.handlers import GapHandler, Handler, StateLoader
     from hanzoai.pubsub.settings.options import ReceiveQueue
     from hanzoai.pubsub.values import (
+        Before,
         Duration,
         Message,
         Occupancy,
@@ -73,7 +74,7 @@ class Client(Protocol):
         topic: str,
         *,
         since: Since | None,
-        before: str | None,
+        before: Before | None,
         after: int | None,
         limit: int | None,
         timeout: Duration | None,
@@ -167,7 +168,7 @@ class BlockingTopicHandle(Generic[Data]):
         self,
         *,
         since: Since | None = None,
-        before: str | None = None,
+        before: Before | None = None,
         after: int | None = None,
         limit: int | None = None,
         timeout: Duration | None = None,

@@ -52,10 +52,14 @@ def _parser() -> Parser:
         metavar="N",
         help="maximum number: the newest N, or with --after the first N",
     )
-    parser.add_argument(
+    place = parser.add_mutually_exclusive_group()
+    place.add_argument(
         "--before", metavar="ID", help="only messages older than the one with this id"
     )
-    parser.add_argument(
+    place.add_argument(
+        "--before-seq", type=number, metavar="SEQ", help="only messages before this position"
+    )
+    place.add_argument(
         "--after", type=number, metavar="SEQ", help="only messages after this position"
     )
     connection_arguments(parser, timeout="timeout of each page [default: 10s]")
@@ -70,7 +74,7 @@ async def _print(args: Namespace, output: Output) -> int:
         async for message in ps.history(
             args.topic,
             since=args.since,
-            before=args.before,
+            before=args.before if args.before_seq is None else args.before_seq,
             after=args.after,
             limit=args.limit,
             timeout=args.timeout or DEFAULT_TIMEOUT,

@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final, cast
 
-from hanzoai.pubsub.settings.checks import check_whole, invalid, kind
+from hanzoai.pubsub.settings.checks import check_text, check_whole, invalid, kind
 from hanzoai.pubsub.topics import validate_pattern, validate_topic
+from hanzoai.pubsub.values import Message, Published
 
 if TYPE_CHECKING:
-    from hanzoai.pubsub.values import Since
+    from hanzoai.pubsub.values import Before, Since
 
 _PATTERNS_MAX: Final = 1_000
 SEQ_MAX: Final = 2**53 - 1
@@ -54,6 +55,29 @@ def position_map(after: object) -> dict[str, int]:
         validate_topic(topic)
         check_whole(f"after[{topic}]", position, low=0, high=SEQ_MAX)
     return positions
+
+
+def page_end(before: Before, topic: str) -> tuple[str | None, int | None]:
+    """``before`` as an id and a position; either can be missing.
+
+    Raises:
+        InvalidOption: It is none of these, of another topic, or not retained.
+    """
+    if isinstance(before, Message):
+        remedy = f"Pass a message from the history of {topic}, or a position."
+        if before.topic != topic:
+            raise invalid("before", f"is a message of the topic {before.topic}", remedy)
+        if before.ttl == 0:
+            raise invalid("before", "is a message with `ttl` 0, which history omits", remedy)
+    if isinstance(before, Message | Published):
+        return before.id, before.seq
+    if isinstance(before, int):
+        check_whole("before", before, low=0, high=SEQ_MAX, unit="a position")
+        return None, before
+    check_text("before", before, "a message, a position, or the id of a message")
+    if not before:
+        raise invalid("before", "is empty", "Pass a message, a position, or the id of a message.")
+    return before, None
 
 
 def unix_ms(value: Since, now_ms: int, field: str = "since") -> int:

@@ -7,11 +7,17 @@ import math
 import sys
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from hanzoai.pubsub.errors import NotFound, OperationTimeout, PermissionDenied, PubSubError
+from hanzoai.pubsub.errors import (
+    NotFound,
+    OperationTimeout,
+    PermissionDenied,
+    PubSubError,
+    Unsupported,
+)
 from hanzoai.pubsub.http import calls as rest_calls
-from hanzoai.pubsub.runtime.arguments import SEQ_MAX, pattern_list, position_map, unix_ms
+from hanzoai.pubsub.runtime.arguments import SEQ_MAX, page_end, pattern_list, position_map, unix_ms
 from hanzoai.pubsub.session.ports import Acked
-from hanzoai.pubsub.settings.checks import check_seconds, check_text, check_whole
+from hanzoai.pubsub.settings.checks import check_seconds, check_text, check_whole, invalid
 from hanzoai.pubsub.topics import validate_topic
 from hanzoai.pubsub.values import occupancy_of
 
@@ -24,6 +30,7 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.runtime.environment import Environment
     from hanzoai.pubsub.session.requests import Publish
     from hanzoai.pubsub.values import (
+        Before,
         Duration,
         Message,
         Occupancy,
@@ -170,7 +177,7 @@ class HttpApi:
         topic: str,
         *,
         since: Since | None,
-        before: str | None,
+        before: Before | None,
         after: int | None,
         limit: int | None,
         timeout: Duration | None,
@@ -180,19 +187,23 @@ class HttpApi:
         validate_topic(topic)
         seconds = self._driver.timeout_of(timeout)
         start = None if since is None else unix_ms(since, self._clock.wall_ms())
-        if before is not None:
-            check_text("before", before, "the id of a message")
+        id, seq = (None, None) if before is None else page_end(before, topic)
         if after is not None:
+            if before is not None:
+                raise invalid(
+                    "after", "cannot be used together with `before`", "Leave out one of them."
+                )
             check_whole("after", after, low=0, high=SEQ_MAX, unit="a position")
         if limit is not None:
             check_whole("limit", limit, low=0, high=sys.maxsize, unit="a number of messages")
-        return self._pages(topic, start, before, after, limit, seconds)
+        return self._pages(topic, start, id, seq, after, limit, seconds)
 
     async def _pages(
         self,
         topic: str,
         since: int | None,
         before: str | None,
+        before_seq: int | None,
         after: int | None,
         limit: int | None,
         seconds: float,
@@ -202,7 +213,6 @@ class HttpApi:
         # meantime is the oldest and ends the reading.
         pages: list[Sequence[Message]] = []
         left = sys.maxsize if limit is None else limit
-        before_seq: int | None = None
         last: tuple[str, int | None] | None = None
         while left > 0:
             size = min(left, self._driver.options.history_page)
@@ -216,6 +226,15 @@ class HttpApi:
                     raise
                 break
             messages = page.messages
+            if before is None and before_seq is not None and messages:
+                end = messages[-1].seq
+                if end is None or end >= before_seq:
+                    raise Unsupported(
+                        "The server cannot end a page before a position.",
+                        remedy="Pass the id of a message as `before`.",
+                        topic=topic,
+                        field="before",
+                    )
             # An empty page moves nothing, and a peer that ignores the position sends a page again.
             newest = (messages[-1].id, messages[-1].seq) if messages else last
             if newest == last:
