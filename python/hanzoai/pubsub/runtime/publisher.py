@@ -28,7 +28,7 @@ from hanzoai.pubsub.values import Published, Via
 from hanzoai.pubsub.wire.payloads import check_data
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Sequence
+    from collections.abc import Sequence
 
     from hanzoai.pubsub.generated.wire import PublishResult
     from hanzoai.pubsub.runtime.driver import Driver
@@ -96,15 +96,11 @@ class Publisher:
             return Published(one.id)
         seconds = options.operation_timeout if timeout is None else driver.timeout_of(timeout)
         deadline = driver.clock.now() + seconds
-        ref, messages = driver.number(), (one.publication,)
         policy = options.send_queue.policy
         key = key if policy == "latest" else None
-        publish = Publish(ref, messages, one.size, policy, key, False, background)
-        try:
-            outcome = await self._submit(publish, deadline, via)
-        except asyncio.CancelledError:
-            driver.give_up(ref)
-            raise
+        messages = (one.publication,)
+        publish = Publish(driver.number(), messages, one.size, policy, key, False, background)
+        outcome = await self._submit(publish, deadline, via)
         if isinstance(outcome, Acked):
             result = _published(outcome.results[0], one)
         else:
@@ -130,9 +126,9 @@ class Publisher:
             most = min(most, peer.burst)
         sizes = [item.size for item in items]
         for chunk in batches(items, sizes, most, _BATCH_BYTES):
-            ref, messages = driver.number(), tuple(item.publication for item in chunk)
-            size = sum(item.size for item in chunk)
-            publish = Publish(ref, messages, size, driver.options.send_queue.policy, batch=True)
+            messages = tuple(item.publication for item in chunk)
+            size, policy = sum(item.size for item in chunk), driver.options.send_queue.policy
+            publish = Publish(driver.number(), messages, size, policy, batch=True)
             try:
                 outcome = await self._submit(publish, deadline, via)
                 if isinstance(outcome, Acked):
@@ -140,31 +136,29 @@ class Publisher:
                     results += [_published(result, one) for result, one in pairs]
                 else:
                     results += [self._failure(outcome, one, seconds, deadline) for one in chunk]
-            except asyncio.CancelledError:
-                driver.give_up(ref)
-                raise
             except PubSubError as error:
-                results += [_failure(error, item) for item in chunk]
+                results += [_of_item(error, item) for item in chunk]
         return results
 
-    def _submit(self, publish: Publish, deadline: float, via: Via) -> Awaitable[Outcome]:
-        """Publish over HTTP or the connection; not a coroutine, for the speed of every publish."""
-        driver = self._driver
+    async def _submit(self, publish: Publish, deadline: float, via: Via) -> Outcome:
+        """Publish over HTTP, or over the connection: also if there is no HTTP API."""
+        driver, peer = self._driver, self._driver.peer
+        if via == "rest" or (via == "auto" and peer is not None and not peer.acks):
+            driver.check_open()
+            acked = await self._http.publish(publish, deadline, certain=via == "rest")
+            if acked is not None:
+                return acked
         if driver.is_finished:
             driver.check_open()
-        peer = driver.peer
-        if via == "rest" or (via == "auto" and peer is not None and not peer.acks):
-            return self._request(publish, deadline, via)
         if driver.failures.state == "initialized":
             driver.connect()
         if not driver.options.echo:
             driver.deliveries.remember_own(publish.messages, len(driver.session.publishes))
-        return driver.settled(publish.ref, deadline, driver.session.publish, publish)
-
-    async def _request(self, publish: Publish, deadline: float, via: Via) -> Outcome:
-        """Publish over HTTP, or over the connection if there is no HTTP API."""
-        acked = await self._http.publish(publish, deadline, certain=via == "rest")
-        return acked or await self._submit(publish, deadline, "socket")
+        try:
+            return await driver.settled(publish.ref, deadline, driver.session.publish, publish)
+        except asyncio.CancelledError:
+            driver.give_up(publish.ref)
+            raise
 
     def _failure(
         self, outcome: Rejected | Unknown, item: Prepared, seconds: float, deadline: float
@@ -252,7 +246,7 @@ def _published(result: PublishResult, item: Prepared) -> Published | PubSubError
     return rejected(error, item.publication.topic, item.id)
 
 
-def _failure(error: PubSubError, item: Prepared) -> PubSubError:
+def _of_item(error: PubSubError, item: Prepared) -> PubSubError:
     """The error of a whole batch, as the error of one of its messages."""
     failed = rejected(error_info(error), item.publication.topic, item.id)
     failed.__cause__ = error.__cause__
