@@ -24,7 +24,7 @@ from hanzoai.pubsub.testing import MemoryServer, VirtualClock
 from hanzoai.pubsub.wire.runs import Run
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import AsyncIterator, Awaitable
 
 T = TypeVar("T")
 
@@ -131,34 +131,45 @@ async def test_a_gap_between_the_messages_of_a_handler_is_logged(
     assert len(warnings_of(caplog)) == 1
 
 
+class SlowLoader:
+    """A `state_loader` that ends when the test sets `loaded`."""
+
+    def __init__(self) -> None:
+        self.loaded = asyncio.Event()
+        self.calls: list[object] = []
+        self._begun = asyncio.Event()
+
+    async def __call__(self, gap: Gap, positions: object) -> None:
+        self._begun.set()
+        await self.loaded.wait()
+        self.calls.append(self)
+
+    async def interrupt(self, iteration: AsyncIterator[object]) -> None:
+        """Cancel a wait for the next entry during the call."""
+        wait = asyncio.ensure_future(anext(iteration))
+        await soon(self._begun.wait())
+        wait.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await wait
+
+
 @pytest.mark.parametrize("iterated", ["messages", "events"])
 async def test_a_cancelled_wait_does_not_cancel_the_handlers_of_a_gap(
     pubsub_memory: MemoryServer, iterated: str
 ) -> None:
-    begun, loaded = asyncio.Event(), asyncio.Event()
-    calls: list[object] = []
-
-    async def load(gap: Gap, positions: object) -> None:
-        begun.set()
-        await loaded.wait()
-        calls.append(load)
-
+    load = SlowLoader()
     ps = pubsub_memory.client()
-    sub = ps.subscribe("a.b", state_loader=load, on_gap=calls.append, queue=SMALL)
+    sub = ps.subscribe("a.b", state_loader=load, on_gap=load.calls.append, queue=SMALL)
     await sub
     await flood(pubsub_memory, "a.b")
     entries = sub if iterated == "messages" else sub.events()
-    wait = asyncio.ensure_future(anext(entries))
-    await soon(begun.wait())
-    wait.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await wait
+    await load.interrupt(entries)
     assert sub.take_nowait() is None
-    loaded.set()
+    load.loaded.set()
     first = await soon(anext(entries))
-    gap = first if iterated == "events" else calls[1]
+    gap = first if iterated == "events" else load.calls[1]
     assert isinstance(gap, Gap)
-    assert calls == [load, gap]
+    assert load.calls == [load, gap]
     following = await soon(anext(entries)) if iterated == "events" else first
     assert isinstance(following, Message)
     assert following.data == 90
@@ -167,49 +178,31 @@ async def test_a_cancelled_wait_does_not_cancel_the_handlers_of_a_gap(
 async def test_messages_that_arrive_after_a_cancelled_wait_wait_for_the_handlers_of_the_gap(
     pubsub_memory: MemoryServer,
 ) -> None:
-    begun, loaded = asyncio.Event(), asyncio.Event()
-
-    async def load(gap: Gap, positions: object) -> None:
-        begun.set()
-        await loaded.wait()
-
+    load = SlowLoader()
     sub = await pubsub_memory.client().subscribe("a.b", state_loader=load, on_gap=lambda _: None)
     sub._inbox.put_other(Gap("a.b", 1, 4, 4, "log_reset"))
-    wait = asyncio.ensure_future(anext(sub))
-    await soon(begun.wait())
-    wait.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await wait
+    await load.interrupt(sub)
     message = Message(id="m5", topic="a.b", type="t", data=None, timestamp=1, seq=5)
     sub._inbox.put(Run([message], 5))
     wait = asyncio.ensure_future(anext(sub))
     await asyncio.sleep(0)
     assert not wait.done()
-    loaded.set()
+    load.loaded.set()
     assert await soon(wait) == message
 
 
 async def test_an_unsubscribed_iteration_does_not_return_to_the_gap_of_a_cancelled_wait(
     pubsub_memory: MemoryServer,
 ) -> None:
-    begun, loaded = asyncio.Event(), asyncio.Event()
-
-    async def load(gap: Gap, positions: object) -> None:
-        begun.set()
-        await loaded.wait()
-
+    load = SlowLoader()
     ps = pubsub_memory.client()
     sub = await soon(ps.subscribe("a.b", state_loader=load, queue=SMALL))
     await flood(pubsub_memory, "a.b")
-    wait = asyncio.ensure_future(anext(sub.events()))
-    await soon(begun.wait())
-    wait.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await wait
+    await load.interrupt(sub.events())
     await sub.unsubscribe()
     with pytest.raises(StopAsyncIteration):
         await soon(anext(sub.events()))
-    loaded.set()
+    load.loaded.set()
 
 
 async def test_closing_the_client_ends_the_handlers_of_a_gap_and_then_the_iteration(
