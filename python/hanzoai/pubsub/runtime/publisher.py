@@ -7,28 +7,22 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, cast, get_args
 
 from hanzoai.pubsub.errors import InvalidPayload, OperationTimeout, PubSubError
 from hanzoai.pubsub.http.calls import batches, error_info
 from hanzoai.pubsub.runtime.failures import rejected
-from hanzoai.pubsub.runtime.publishing import (
-    PRESENCE_UPDATE,
-    Prepared,
-    item_error,
-    prepare,
-    split_item,
-)
+from hanzoai.pubsub.runtime.publishing import PRESENCE_UPDATE, Prepared, prepare, prepare_items
 from hanzoai.pubsub.session.ports import Acked, Rejected, Unknown
 from hanzoai.pubsub.session.requests import Publish
-from hanzoai.pubsub.settings.checks import check_choice, kind
+from hanzoai.pubsub.settings.checks import check_choice
 from hanzoai.pubsub.topics import validate_topic
 from hanzoai.pubsub.values import Published, Via
 from hanzoai.pubsub.wire.payloads import check_data
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from hanzoai.pubsub.generated.wire import PublishResult
     from hanzoai.pubsub.runtime.driver import Driver
@@ -56,23 +50,8 @@ class Publisher:
         return prepare(topic, message, self._driver.max_payload, ttl=ttl, id=id)
 
     def prepare_items(self, items: Iterable[object]) -> list[Prepared]:
-        """Check the items of ``publish_many``; an error names the item."""
-        prepared: list[Prepared] = []
-        # Callers without a type checker may pass any value.
-        given = cast("object", items)
-        if not isinstance(given, Iterable) or isinstance(given, Mapping):
-            raise InvalidPayload(
-                f"`messages` is {kind(items)}, not a list.",
-                remedy='Give (topic, {"type": ..., "data": ...}) pairs.',
-                field="messages",
-            )
-        for number, item in enumerate(items):
-            try:
-                topic, message = split_item(item)
-                prepared.append(self.prepare(topic, message))
-            except PubSubError as error:
-                raise item_error(error, number) from None
-        return prepared
+        """Check the items of ``publish_many``."""
+        return prepare_items(items, self._driver.max_payload)
 
     async def publish(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Self, cast
@@ -181,13 +181,25 @@ def _unknown_field(given: object) -> InvalidOption:
     )
 
 
-def item_error(error: PubSubError, number: int) -> PubSubError:
-    """An error of one item of ``publish_many``, with the number of the item in its ``field``."""
-    inside = error.field or ("topic" if isinstance(error, InvalidTopic) else None)
-    error.field = f"[{number}]" if inside in (None, "messages") else f"[{number}].{inside}"
-    error.message = f"Item {number}: {error.message}"
-    error.args = (error.message,)
-    return error
+def prepare_items(items: Iterable[object], limit: int) -> list[Prepared]:
+    """Validate the items of ``publish_many``; the ``field`` of an error begins with the number."""
+    # Callers without a type checker may pass any value.
+    given = cast("object", items)
+    if not isinstance(given, Iterable) or isinstance(given, Mapping):
+        problem = f"`messages` is {kind(items)}, not a list."
+        raise InvalidPayload(problem, remedy=_GIVE_PAIRS, field="messages")
+    prepared: list[Prepared] = []
+    for number, item in enumerate(items):
+        try:
+            topic, message = split_item(item)
+            prepared.append(prepare(topic, message, limit))
+        except PubSubError as error:
+            inside = error.field or ("topic" if isinstance(error, InvalidTopic) else None)
+            error.field = f"[{number}]" if inside in (None, "messages") else f"[{number}].{inside}"
+            error.message = f"Item {number}: {error.message}"
+            error.args = (error.message,)
+            raise error from None
+    return prepared
 
 
 def split_item(item: object) -> tuple[str | None, Outgoing]:
