@@ -21,8 +21,10 @@ const CHECK = new RegExp(
   'g',
 );
 
+const ENTRY = new RegExp(`(\\{(?: code: '\\w+',)?) message: ${STRING} \\}(?=,$)`, 'gm');
 const MESSAGE = new RegExp(`\\bmessage:\\s+${STRING}(?=[,\\s])`, 'g');
 const REASON = /\breason: '[^'\n]*\.'(?=,\s+again: true)/g;
+const WITHOUT_TEXT = /(\bnew \w+\()undefined(?:,\s*\{\s*\})?,?\s*\)/g;
 const GIVEN_UP = new RegExp(`(\\b_giveUp\\(\\s*\\w+,\\s*'\\w+',\\s*)${TEXT}(?=[,)\\s])`, 'g');
 
 /**
@@ -37,6 +39,8 @@ export function withoutWords(source) {
     .replace(REMEDY, lines)
     .replace(ABOUT_ARGUMENTS, (all, name) => `new ${name}(undefined${lines(all)}`)
     .replace(CONSTANT, (all, name) => `new ${name}(undefined${lines(all)}`)
+    .replace(WITHOUT_TEXT, (all, call) => `${call}${lines(all)})`)
+    .replace(ENTRY, '$1 }')
     .replace(MESSAGE, (all) => `message: ''${lines(all)}`)
     .replace(REASON, (all) => `reason: ''${lines(all)}`)
     .replace(GIVEN_UP, (all, call) => `${call}''${lines(all.slice(call.length))}`)

@@ -66,15 +66,15 @@ export function readError(
   let code = given ?? (CODES.has(word ?? '') ? word : undefined);
   const explanation = detail ?? message ?? (word === code ? undefined : word) ?? title;
   if (code === undefined || (!CODES.has(code) && /^\d+$/.test(code))) code = usual;
-  const isStrange = status < 400 || isPage(response, body);
   const isElsewhere =
     given === undefined && (usual === 'not_found' || (DEVELOPMENT && status === UPGRADE));
-  const why = DEVELOPMENT && isElsewhere && problem ? `: ${problem}` : ' without saying why';
-  const nothing = isStrange
-    ? `${host} answered ${describeAnswer(response, body)}.`
-    : `${host} answered HTTP ${status}${why}.`;
+  const answer =
+    DEVELOPMENT && status >= 400 && !isPage(response, body)
+      ? `HTTP ${status}${isElsewhere && problem ? `: ${problem}` : ' without saying why'}`
+      : describeAnswer(response, body);
+  const nothing = Object.keys(fields).length ? undefined : `${host} answered ${answer}.`;
   const wait = fields['retry_after_ms'];
-  return fromCode(code, explanation ?? (Object.keys(fields).length ? explanation : nothing), {
+  return fromCode(code, explanation ?? nothing, {
     remedy: remedy ?? (isElsewhere ? own : undefined),
     topic: about ?? topic,
     field,

@@ -212,15 +212,16 @@ export class Rest {
           remedy: 'Request smaller pages, or raise `maxFrame`.',
         });
       }
-      // Browsers hide the reason.
-      const code = DEVELOPMENT ? codeOf(cause) : '';
-      const why = code && `: ${code}`;
-      if (isPublish && !(DEVELOPMENT && NOT_SENT.includes(code))) {
+      if (isPublish && !(DEVELOPMENT && NOT_SENT.includes(codeOf(cause)))) {
         const who = DEVELOPMENT && httpDerived ? `${host}, which was derived from \`url\`,` : host;
-        const problem = `${who} did not answer${why}; whether the message was published is unknown.`;
+        const why = DEVELOPMENT
+          ? `${reasonOf(cause)}; whether the message was published is unknown`
+          : '';
+        const problem = `${who} did not answer${why}.`;
         return { error: lost(call, cause, problem), again: mayRepeat, unknown: true };
       }
-      const problem = `${host} cannot be reached${why}.`;
+      // Browsers hide the reason.
+      const problem = `${host} cannot be reached${DEVELOPMENT ? reasonOf(cause) : ''}.`;
       const error = new ConnectionFailed(problem, {
         topic,
         cause,
@@ -237,9 +238,9 @@ export class Rest {
         const answered = `${host} answered ${call.method} ${call.path} with ${describeAnswer(response, body)}.`;
         const unknown = isPublish ? ' Whether the message was published is unknown.' : '';
         const why = DEVELOPMENT ? ` ${strange.message}` : '';
-        throw new ProtocolError(answered + why + unknown, {
-          remedy: DEVELOPMENT ? bothOf(FOREIGN, doubt?.remedy) : undefined,
+        throw new ProtocolError(`${answered}${why}${unknown}`, {
           topic,
+          ...(DEVELOPMENT && { remedy: bothOf(FOREIGN, doubt?.remedy) }),
         });
       }
     }
@@ -273,6 +274,12 @@ export function errorInfo(error: PubSubError): ErrorInfo {
     topic,
     field,
   });
+}
+
+/** Why a request failed, as the end of a sentence; empty if the platform hides it. */
+function reasonOf(error: unknown): string {
+  const code = codeOf(error);
+  return code && `: ${code}`;
 }
 
 /** The platform's code for a failed request, if it has one; its text may contain secrets. */

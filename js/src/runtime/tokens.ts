@@ -128,12 +128,14 @@ export class TokenSource {
  */
 export function tokenProblem(error: unknown): string {
   if (error instanceof PubSubError) return error.message;
-  const { name, message, stack }: Partial<Error> =
-    error instanceof Error ? error : { name: typeof error };
-  if (!DEVELOPMENT) return `getToken threw ${name}.`;
-  // The first frame, as V8 writes it after the text, or as another engine writes it. Without the
-  // text, whose lines may look like frames.
+  const thrown: Partial<Error> = error instanceof Error ? error : { name: typeof error };
+  return `getToken threw ${thrown.name}${DEVELOPMENT ? placeOf(thrown) : ''}.`;
+}
+
+/** Where an error was thrown, for its text: the first frame, as V8 or another engine writes it. */
+function placeOf({ message, stack }: Partial<Error>): string {
+  // Without the text, whose lines may look like frames.
   const frames = String(stack).replace(message as string, '');
   const place = frames.match(/^( +at |\S*?@)(.+:\d.*)/m)?.[2];
-  return `getToken threw ${name}${place ? ` at ${place}` : ''}.`;
+  return place ? ` at ${place}` : '';
 }
