@@ -49,7 +49,7 @@ const BUILD = /^import \{ DEVELOPMENT \} from '[^']*';$/m;
 const CONSTANT = /^const ([A-Z][A-Z_]*) = ([\d_]+|'[^'\\\n]*');$/gm;
 
 /**
- * Writes the values of constants in place of their names, but not in texts. The bundler does this
+ * Writes the values of constants instead of their names, but not in texts. The bundler does this
  * only with numbers, in modules without imports. Line numbers don't change.
  */
 function withValues(source) {
