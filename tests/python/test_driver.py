@@ -27,11 +27,12 @@ from hanzoai.pubsub.generated.wire import (
     Publication,
     PublishedFrame,
     PublishResult,
+    Sender,
     SubscribedFrame,
 )
 from hanzoai.pubsub.runtime.driver import Driver
 from hanzoai.pubsub.runtime.inbox import Inbox
-from hanzoai.pubsub.session.peer import read_peer
+from hanzoai.pubsub.session.peer import Peer, read_peer
 from hanzoai.pubsub.session.ports import Rejected
 from hanzoai.pubsub.session.session import Session
 from hanzoai.pubsub.settings.options import ReceiveQueue, read_options
@@ -641,6 +642,30 @@ async def test_own_messages_are_kept_back_where_echo_is_off() -> None:
     rig.session.answer(events.Woke, effects.Deliver(1, message(2).message))
     rig.wake()
     assert inbox.take() is not None
+
+
+@pytest.mark.parametrize(
+    ("resends", "user", "sender", "kept_back"),
+    [
+        (True, "ann", "bob", False),
+        (True, "ann", "ann", True),
+        (True, "ann", None, True),
+        (True, None, "bob", True),
+        (False, "ann", "bob", True),
+    ],
+)
+async def test_with_echo_off_a_server_that_tracks_ids_by_sender_tells_own_messages_apart(
+    resends: bool, user: str | None, sender: str | None, kept_back: bool
+) -> None:
+    rig = Rig(echo=False)
+    inbox = rig.inbox()
+    rig.driver.deliveries.remember_own([Publication(topic="a", data=2, id="m2")], 0)
+    rig.driver.welcomed(Peer(resends=resends, user_id=user))
+    who = None if sender is None else Sender(type="user", id=sender)
+    frame = message(2).message.model_copy(update={"sender": who})
+    rig.session.answer(events.Woke, effects.Deliver(1, frame))
+    rig.wake()
+    assert (inbox.take() is None) == kept_back
 
 
 async def test_states_that_look_alike_are_one_change(rig: Rig) -> None:

@@ -17,7 +17,7 @@ const OWN_IDS = 10_000;
 /** What identifies a message of this client. */
 type Own = Pick<Publication, 'topic' | 'id'>;
 
-/** Others may use the same id on another topic. */
+/** Others may use the same id on another topic, and other senders on the same one. */
 const keyOf = ({ id, topic }: Own): string => `${id} ${topic}`;
 
 /** The subscriptions of one client. */
@@ -75,7 +75,12 @@ export class Deliveries implements DeliveryPorts {
   // ---------------------------------------------------------------- ports of the session
 
   deliver(sub: number, message: Envelope, many: boolean): void {
-    if (this._own.size && this._own.has(keyOf(message))) return;
+    if (this._own.size && this._own.has(keyOf(message))) {
+      const { resends, user_id } = this._client.peer ?? {};
+      const { sender } = message;
+      // Only a server with `idempotency` keeps ids apart by sender.
+      if (!(resends && user_id && sender && sender.id !== user_id)) return;
+    }
     this._put(sub, message, many);
   }
 

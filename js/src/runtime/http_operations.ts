@@ -26,8 +26,7 @@ import { type Timed, within } from './waiting.js';
 /** Milliseconds after which a missing HTTP API is tried again. */
 const ASK_AGAIN = 60_000;
 
-const NO_POSITIONS =
-  'The server cannot end a page before a position. Pass the id of a message as `before`.';
+const NO_POSITIONS = 'The server cannot end a page before a position.';
 
 /** What a page ends before. */
 type Place = Partial<Pick<Published, 'id' | 'seq'>>;
@@ -205,7 +204,12 @@ export class HttpApi implements Tokens {
       const position = newest?.seq ?? newest?.id;
       if (!newest || position === last) break;
       if (typeof end === 'number' && (newest.seq ?? end) >= end) {
-        throw new Unsupported(DEVELOPMENT ? NO_POSITIONS : undefined, { topic, field: 'before' });
+        const remedy = DEVELOPMENT ? 'Pass the id of a message as `before`.' : undefined;
+        throw new Unsupported(DEVELOPMENT ? NO_POSITIONS : undefined, {
+          topic,
+          field: 'before',
+          remedy,
+        });
       }
       last = position;
       left -= messages.length;

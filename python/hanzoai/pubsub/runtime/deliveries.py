@@ -29,6 +29,7 @@ class Deliveries:
         # have to run before the next frame.
         self.give_way = False
         self.largest: float = 0  # bytes on the wire of the largest message; infinite if unknown
+        self.user: str | None = None  # sender of own messages, if the server tracks ids by sender
         self._own: dict[tuple[str, str | None], None] = {}
 
     # ------------------------------------------------------------ routing
@@ -51,7 +52,7 @@ class Deliveries:
         """Skip messages of this client, as ``echo`` is off; of earlier ones, `unsettled` wait."""
         own = self._own
         for one in messages:
-            own[one.topic, one.id] = None  # others may use the same id on other topics
+            own[one.topic, one.id] = None
         while len(own) > _OWN_IDS + unsettled:
             del own[next(iter(own))]
 
@@ -77,17 +78,20 @@ class Deliveries:
         inbox = self._inboxes.get(sub)
         if inbox is None:
             return
-        own = self._own
-        if own or inbox.types is not None:
-            messages = [
-                one for one in messages if (one.topic, one.id) not in own and inbox.takes(one)
-            ]
+        if self._own or inbox.types is not None:
+            messages = [one for one in messages if not self._is_own(one) and inbox.takes(one)]
         if inbox.put(messages, many):
             self.near_limit.add(inbox)
             if many or inbox.full:
                 self.give_way = True
         elif self.near_limit:
             self.near_limit.discard(inbox)
+
+    def _is_own(self, message: Message) -> bool:
+        if (message.topic, message.id) not in self._own:
+            return False
+        # Other senders may use the same id.
+        return self.user is None or message.sender is None or message.sender.id == self.user
 
     def deliver_other(self, sub: int, entry: Gap | PresenceChange, /) -> None:
         """Messages are missing at this point, or a member joined, changed or left."""

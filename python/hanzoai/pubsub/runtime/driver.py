@@ -230,6 +230,7 @@ class Driver:
     def welcomed(self, peer: Peer, /) -> None:
         """See ``Ports``."""
         self.peer = peer
+        self.deliveries.user = peer.user_id if peer.resends else None
         self.max_payload = peer.limits.max_payload or self.options.max_payload
         if peer.incremental:
             self._opened.add(self.options.socket_url)

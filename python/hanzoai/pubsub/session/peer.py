@@ -27,6 +27,7 @@ class Peer:
     incremental: bool = True  # single subscriptions can be added; not on an event stream
     rate: int = 0  # allowed publishes per second; 0 if no limit is known
     node: str | None = None  # for which its positions are valid; None if for all
+    user_id: str | None = None  # of this client, if stated
 
     @cached_property  # it is read for each publish
     def burst(self) -> float:
@@ -52,4 +53,5 @@ def read_peer(frame: AuthOkFrame, at: int, *, incremental: bool) -> Peer:
         incremental=incremental,
         rate=limits.publish_rate or 0,
         node=frame.node,
+        user_id=frame.user_id,
     )
