@@ -14,7 +14,7 @@ async def main() -> None:
         steps = [(TOPIC, {"type": "progress", "data": {"percent": p}}) for p in (0, 25, 50)]
         for result in await ps.publish_many(steps):
             if isinstance(result, PubSubError):
-                print(f"refused: {result.code}. {result.remedy}")
+                print(f"rejected: {result.code}. {result.remedy}")
             else:
                 print(f"published {result.id}")
 

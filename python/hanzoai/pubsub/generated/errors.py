@@ -205,7 +205,7 @@ CODES: Final[dict[str, ErrorRecord]] = {
     "token_expired": ErrorRecord(
         code="token_expired",
         meaning="The token has expired.",
-        remedy="Pass a callback that returns tokens, so that the client can renew them.",
+        remedy="Pass a callback that returns a new token before the old one expires.",
         retryable=False,
         action="reauth",
         status=401,
@@ -392,7 +392,7 @@ CODES: Final[dict[str, ErrorRecord]] = {
     "token_unavailable": ErrorRecord(
         code="token_unavailable",
         meaning="The token callback failed.",
-        remedy="Fix the callback, or the server that it calls; the error's cause has the details. AuthRefused in it stops the client.",
+        remedy="Fix the callback, or the server that it calls; the error's cause has the details. Raise AuthRefused to stop the client.",
         retryable=True,
         action="retry",
         status=None,

@@ -172,7 +172,8 @@ class Fetcher:
                 if status in WITHOUT_ROUTE:
                     raise NotFound(
                         f"The server does not support {method} {path.partition('/topics')[0]}.",
-                        remedy="Check that `url` is that of PubSub, of a version with positions.",
+                        remedy="Check that `url` is the URL of a PubSub server that supports "
+                        "positions.",
                     )
                 raise _named(found)
             if delay:
@@ -215,7 +216,8 @@ def _standings(answer: dict[str, Any]) -> dict[str, Standing]:
 
 def _strange(what: str) -> ProtocolError:
     return ProtocolError(
-        f"The server did not answer with {what}.", remedy="Check that `url` is that of PubSub."
+        f"The server did not answer with {what}.",
+        remedy="Check that `url` is the URL of a PubSub server.",
     )
 
 

@@ -48,7 +48,7 @@ def record_batch(messages: Sequence[dict[str, Any]]) -> Any:
         # Errors do not contain the content of a message.
         raise ProtocolError(
             f"An entry of the history is not a message ({type(error).__name__}).",
-            remedy="Check that `url` is that of PubSub.",
+            remedy="Check that `url` is the URL of a PubSub server.",
         ) from None
     return pa.RecordBatch.from_pydict(columns)
 

@@ -279,7 +279,7 @@ def _results(body: bytes, count: int) -> list[dict[str, Any]]:
     if results is None or len(results) != count:
         raise ProtocolError(
             f"The server did not answer a batch of {count} with {count} results.",
-            remedy="Check that `url` is that of PubSub.",
+            remedy="Check that `url` is the URL of a PubSub server.",
         )
     return results
 
@@ -301,7 +301,7 @@ def _final(status: int, error: PubSubError) -> PubSubError:
     if status in WITHOUT_ROUTE:
         return NotFound(
             "The server does not support batches.",
-            remedy="Check that `url` is that of PubSub, of a version with /v1/messages:batch.",
+            remedy="Check that `url` is the URL of a PubSub server with /v1/messages:batch.",
         )
     return error
 
