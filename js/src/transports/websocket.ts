@@ -87,7 +87,7 @@ export class WebSocketTransport implements Transport {
       if (data.length > maxFrame) this._end(1009, `A frame has more than ${maxFrame} bytes.`);
       else this._receiver?.frame(read(data));
     };
-    const events = {
+    const listeners = {
       open: () => {
         received();
         failure = LOST;
@@ -98,10 +98,18 @@ export class WebSocketTransport implements Transport {
         if ((DEVELOPMENT && !code) || code === 1005 || code === 1006) this._end(undefined, failure);
         else this._end(code, reason || `Closed with code ${code}.`);
       },
+      // Browsers answer pings without an event.
+      ...((!DEVELOPMENT || !socket.on) && {
+        message: ({ data }: { readonly data: string | ArrayBuffer }) => {
+          received();
+          message(typeof data === 'string' ? data : new Uint8Array(data));
+        },
+      }),
     };
     this._socket = socket;
     socket.binaryType = 'arraybuffer';
-    for (const [name, listener] of Object.entries(events)) socket.addEventListener(name, listener);
+    for (const [name, listener] of Object.entries(listeners))
+      socket.addEventListener(name, listener);
     if (DEVELOPMENT) {
       // `ws` gives the reason; browsers and Node hide it.
       socket.addEventListener('error', (event: unknown) => {
@@ -111,14 +119,7 @@ export class WebSocketTransport implements Transport {
         this._end(undefined, failure);
       });
     }
-    if (!DEVELOPMENT || !socket.on) {
-      // Browsers answer pings without an event.
-      socket.addEventListener('message', ({ data }: { readonly data: string | ArrayBuffer }) => {
-        received();
-        message(typeof data === 'string' ? data : new Uint8Array(data));
-      });
-      return;
-    }
+    if (!DEVELOPMENT || !socket.on) return;
     socket.on('ping', received);
     socket.on('pong', received);
     // `ws` creates an event object per message only for `addEventListener`; `on` avoids it.
