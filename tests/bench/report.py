@@ -25,6 +25,7 @@ from tests.bench import (
     token_streams,
     typescript,
 )
+from tests.bench.answers import answers
 from tests.bench.processes import ROOT
 from tests.bench.tables import measured, met, table
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 PAGE = ROOT / "docs" / "performance.md"
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
+ANSWERS = "<!-- answers: begin -->", "<!-- answers: end -->"
 PACKAGES = ("websockets", "pydantic", "httpx", "uvloop", "orjson", "nats-py", "centrifuge-python")
 TO_BARE = 1.1
 """Target: the cost of receiving, divided by that of a bare loop."""
@@ -104,9 +106,10 @@ def write(run: Json) -> None:
     if "curve" in run:
         curve.draw(run["curve"])
     text = PAGE.read_text(encoding="utf-8")
-    before, _, rest = text.partition(BEGIN)
-    after = rest.partition(END)[2]
-    PAGE.write_text(f"{before}{BEGIN}\n\n{render(run)}\n\n{END}{after}", encoding="utf-8")
+    for (begin, end), written in ((ANSWERS, answers(run)), ((BEGIN, END), render(run))):
+        before, _, rest = text.partition(begin)
+        text = f"{before}{begin}\n\n{written}\n\n{end}{rest.partition(end)[2]}"
+    PAGE.write_text(text, encoding="utf-8")
 
 
 def _receive(room: Json) -> str:
