@@ -146,7 +146,7 @@ class Connection:
     async def probe(self, auth: AuthFrame | None, seconds: float) -> bool:
         """Whether a WebSocket can be opened in addition to the current transport.
 
-        With `auth`: whether the HTTP address answers it as a PubSub service, even if it rejects it.
+        With `auth`: whether the HTTP address answers as a PubSub service, even if it rejects it.
         """
         transport = self._dial("websocket" if auth is None else "sse")
         probe = _Probe()

@@ -49,7 +49,7 @@ class Deliveries:
         return True
 
     def remember_own(self, messages: Iterable[Publication], unsettled: int) -> None:
-        """Skip messages of this client, as ``echo`` is off; of earlier ones, `unsettled` wait."""
+        """Skip own messages when they arrive: ``echo`` is off. Keep `unsettled` earlier ones."""
         own = self._own
         for one in messages:
             own[one.topic, one.id] = None

@@ -299,7 +299,7 @@ class Driver:
             timer.cancel()
 
     def _watch(self, before: float) -> None:
-        """Tell the session of a suspension: the difference of the clocks grew since the check."""
+        """Tell the session of a suspension: the difference of the clocks has grown since then."""
         difference = self.clock.wall_ms() / 1000 - self.clock.now()
         self._start("watch", _WATCH, lambda: self._watch(difference))
         if difference - before > _SUSPENDED:

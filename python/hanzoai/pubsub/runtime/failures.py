@@ -46,8 +46,9 @@ class Failures:
         self.state: StateName = "initialized"
         # Unix milliseconds and monotonic seconds since when there has been no connection.
         self._disconnected_since = (clock.wall_ms(), clock.now())
-        self.last: StateChange | None = None  # since there has been no connection
-        self.cause: Exception | None = None  # of the failure: the exception of `get_token`
+        # Failure of the last connection or attempt, until there is a connection again.
+        self.last: StateChange | None = None
+        self.cause: Exception | None = None  # the exception of `get_token`, if that caused it
         self._url = options.socket_url
         self._auto = options.transport == "auto"
         self._dialed: TransportName | None = None

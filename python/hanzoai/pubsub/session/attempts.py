@@ -25,7 +25,7 @@ class Attempts:
         self._context = context
         self.failed = 0  # consecutive attempts
         self.outage = 0  # waits and failed openings since the last useful connection
-        self.requested_wait = 0  # by the server, before it ended the connection
+        self.requested_wait = 0  # by the server before it ended the connection
         self.wait = 0  # the planned one
         self._minimum = 0  # the part of it that no call of the program saves
         self.can_shorten = False  # a call of the program ends the running wait early

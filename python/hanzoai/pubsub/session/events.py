@@ -29,18 +29,18 @@ class SessionEvent:
     Durations are in milliseconds.
     """
 
-    timer: TimerName | None = None  # that fired
+    timer: TimerName | None = None  # the one that fired
     code: str | int | None = None  # error code or close code of the cause
     message: str | None = None  # the cause in words, without secrets
-    remedy: str | None = None  # that the server stated
-    retry_after_ms: int | None = None  # that the server requested to wait
+    remedy: str | None = None  # stated by the server
+    retry_after_ms: int | None = None  # the wait that the server requested
     at: int | None = None  # when a frame arrived, by this machine's clock, Unix milliseconds
     peer: Peer | None = None  # the content of `auth.ok`
     left: int | None = None  # until the token expires, from `auth.expiring`
     token: str | None = field(default=None, repr=False)  # with or without `Bearer `
     expires_in: int | None = None  # until it expires, if the callback returned it
     ok: bool = False  # the result of a probe
-    wait: int | None = None  # for publishes before the end
+    wait: int | None = None  # the wait for publishes before the end
     idle: int = 0  # since the last byte of the transport
 
 

@@ -51,7 +51,7 @@ class Lifecycle:
 
     draining = False  # the program has asked for the end, or it has come: reject new calls
     overdue = False  # the outage is so long that history may have expired
-    has_pings = True  # and adds single subscriptions; an event stream does neither
+    has_pings = True  # the transport pings, and adds single subscriptions, unlike an event stream
 
     def __init__(
         self,

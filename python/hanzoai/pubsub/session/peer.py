@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class Peer:
     """The other side of one connection."""
 
-    client_id: str = ""  # that it assigned to this client
+    client_id: str = ""  # assigned to this client
     features: frozenset[str] = frozenset()  # empty for a plain peer
     limits: Limits = field(default_factory=Limits)
     token_life: int | None = None  # milliseconds until the token expires, if stated

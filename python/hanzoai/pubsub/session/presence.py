@@ -64,7 +64,7 @@ class Presence:
     def show(
         self, state: SubscriptionState, others: Sequence[str], *, hidden: bool = False
     ) -> None:
-        """Report the known members of topics, without those of `others`; if `hidden`, none."""
+        """Report the known members of its topics, but not of `others`; if `hidden`, empty lists."""
         if not state.request.presence:
             return
         for change in self.members.lists(state.patterns, others, hidden=hidden):

@@ -35,7 +35,7 @@ class PublishState:
     since: float
     sent: bool = False  # a part of it may already be published
     doubted: bool = False  # it was in flight when a connection was lost: a rejection proves nothing
-    newer: PublishState | None = None  # of its key, and perhaps published before this one
+    newer: PublishState | None = None  # one of its key, perhaps published before it
 
     def unanswered(self) -> list[int]:
         """Slots without an answer."""

@@ -47,7 +47,7 @@ class Subscriptions:
         self.all: Final[dict[int, SubscriptionState]] = {}  # by number, in the order of the calls
         self.routes: Final = Routes()
         self.requests: Final[dict[str, SubscriptionState]] = {}  # unanswered, by `ref`
-        self.cursors: Cursors = SeqCursor  # that fit the peer
+        self.cursors: Cursors = SeqCursor  # creates those that fit the peer
         self._number = 0
         self.presence: Final = Presence(context, Routes())
         self._last: Peer | None = None  # of the previous connection
