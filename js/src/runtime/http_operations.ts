@@ -218,7 +218,7 @@ export class HttpApi implements Tokens {
         oldest = messages[0] ?? newest;
       } else {
         yield* messages;
-        after = Math.max(after, newest.seq ?? 0);
+        after = newest.seq ?? after; // less than before if the log has restarted
       }
       if (!has_more) break;
     }

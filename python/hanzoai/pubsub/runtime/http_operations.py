@@ -248,7 +248,7 @@ class HttpApi:
             else:
                 for message in messages:
                     yield message
-                    after = max(after, message.seq or 0)
+                    after = message.seq or after  # less than before if the log has restarted
             if not page.has_more:
                 break
         for messages in reversed(pages):
