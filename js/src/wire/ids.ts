@@ -8,7 +8,6 @@
  */
 
 const ALPHABET = '0123456789ABCDEFGHJKMNPQRSTVWXYZ';
-const GREATEST = 'Z';
 const TIME_DIGITS = 10;
 const RANDOM_DIGITS = 16;
 
@@ -33,16 +32,16 @@ export class IdMaker {
   /** Create an id, greater than every earlier one of this object. */
   messageId(): string {
     const now = Math.max(0, Math.floor(this._wallMs()));
-    const { _text: text } = this;
-    let at = text.length - 1;
-    while (text[at] === GREATEST) at -= 1;
-    if (now > this._last || at < TIME_DIGITS) {
-      this._last = Math.max(now, this._last + 1);
-      const time = this._last.toString(32).padStart(TIME_DIGITS, '0');
+    if (now > this._last) {
+      this._last = now;
+      const time = now.toString(32).padStart(TIME_DIGITS, '0');
       const digits = [...time].map((one) => parseInt(one, 32));
       digits.push(...this._random(RANDOM_DIGITS));
-      this._text = digits.map((one) => ALPHABET.charAt(one % 32)).join('');
+      this._text = digits.map((one) => ALPHABET[one % 32]).join('');
     } else {
+      const { _text: text } = this;
+      let at = text.length - 1;
+      while (text[at] === 'Z') at -= 1;
       const next = ALPHABET.indexOf(text.charAt(at)) + 1;
       this._text = (text.slice(0, at) + ALPHABET[next]).padEnd(text.length, '0');
     }
