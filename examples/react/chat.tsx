@@ -5,7 +5,7 @@ import { createHooks } from '@hanzoai/pubsub/react';
 import { type FormEvent, useEffect, useRef, useState } from 'react';
 
 const { PubSubProvider, useTopic, usePresence, useConnection } = createHooks<{
-  [topic: `demo.chat.${string}`]: { readonly text: string };
+  [topic: `demo.room.${string}`]: { readonly text: string };
 }>();
 
 /** Milliseconds without a keystroke after which a user is no longer shown as typing. */
@@ -52,7 +52,7 @@ function Again({ onClick }: { readonly onClick: () => void }) {
 }
 
 function Room({ session }: { readonly session: string }) {
-  const topic = `demo.chat.${session}` as const;
+  const topic = `demo.room.${session}` as const;
   const options = { history: 20, limit: 200 };
   const { messages, pending, status, error, send, retry } = useTopic(topic, options);
   const { members, update } = usePresence(topic);

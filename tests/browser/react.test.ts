@@ -206,7 +206,7 @@ test('the example shows a message at once, and only once after retries', async (
   await page.click('li [role=alert] button');
   await shows(page, 'ol', 'alice Is anyone there?');
   const bob = server.client({ token: server.token('--user', 'bob') });
-  assert.equal((await bob.history('demo.chat.abc').next()).value?.data?.text, 'Is anyone there?');
+  assert.equal((await bob.history('demo.room.abc').next()).value?.data?.text, 'Is anyone there?');
   assert.equal(await page.inputValue('input'), '');
 });
 
