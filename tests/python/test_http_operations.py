@@ -85,6 +85,7 @@ async def api(peer: Peer) -> AsyncGenerator[HttpApi]:
 
     driver: Any = SimpleNamespace(
         options=options,
+        environment=environment,
         tokens=TokenSource(options, peer.clock),
         peer=None,
         timeout_of=timeout_of,
@@ -95,7 +96,7 @@ async def api(peer: Peer) -> AsyncGenerator[HttpApi]:
         number=itertools.count(1).__next__,
         deliveries=Deliveries(),
     )
-    api = HttpApi(driver, environment)
+    api = HttpApi(driver)
     yield api
     await api.close(0)
 

@@ -793,11 +793,11 @@ class PubSubClient:
                 raise self._ended()
             if running_loop() is None:
                 raise no_loop()
+            from hanzoai.pubsub.runtime.driver import Driver
             from hanzoai.pubsub.runtime.operations import Operations
 
-            operations = self._operations = Operations(
-                self._options, self._environment, on_state=self._on_state, on_error=self._on_error
-            )
+            driver = Driver(self._options, self._environment, self._on_state, self._on_error)
+            operations = self._operations = Operations(driver)
         else:
             operations.driver.owner.check()
         if self._closed:

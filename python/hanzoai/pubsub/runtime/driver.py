@@ -70,6 +70,7 @@ class Driver:
     ) -> None:
         clock = environment.clock
         self.options = options
+        self.environment = environment
         self.clock = clock
         self.loop = asyncio.get_running_loop()
         self.owner = Owner(self.loop)
@@ -82,7 +83,6 @@ class Driver:
         self.error: PubSubError | None = None
         self.peer: Peer | None = None
         self.max_payload = options.max_payload  # or what the server states
-        self._opened = environment.opened
         steps = self._steps = Steps()
         self.call = steps.call
         self._timers: dict[str, TimerHandle] = {}
@@ -211,7 +211,8 @@ class Driver:
         """Connect, unless this was requested before."""
         if self.failures.state == "initialized":
             self._watch(math.inf)
-            self.call(self.session.connect, opened=self.options.socket_url in self._opened)
+            opened = self.options.socket_url in self.environment.opened
+            self.call(self.session.connect, opened=opened)
 
     async def close(self, timeout: float | None) -> float:
         """Settle the publishes, close, and wait for every task; return the remaining seconds."""
@@ -233,7 +234,7 @@ class Driver:
         self.deliveries.user = peer.user_id if peer.resends else None
         self.max_payload = peer.limits.max_payload or self.options.max_payload
         if peer.incremental:
-            self._opened.add(self.options.socket_url)
+            self.environment.opened.add(self.options.socket_url)
         if peer.token_life is not None:
             self.tokens.learn(peer.token_life)
 

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.generated.wire import PresenceMember
     from hanzoai.pubsub.http.rest import Rest
     from hanzoai.pubsub.runtime.driver import Driver
-    from hanzoai.pubsub.runtime.environment import Environment
     from hanzoai.pubsub.session.requests import Publish
     from hanzoai.pubsub.values import (
         Before,
@@ -52,10 +51,9 @@ _WAIT_MAX: Final = 30.0
 class HttpApi:
     """The HTTP side of a client."""
 
-    def __init__(self, driver: Driver, environment: Environment) -> None:
+    def __init__(self, driver: Driver) -> None:
         self._driver = driver
-        self._environment = environment
-        self._clock = environment.clock
+        self._clock = driver.clock
         self._made: Rest | None = None
         self._found = False
         self._ask_again_at = -math.inf
@@ -74,8 +72,8 @@ class HttpApi:
                 driver.options,
                 driver.tokens,
                 self._clock,
-                random=self._environment.random,
-                transport=self._environment.http_transport(),
+                random=driver.environment.random,
+                transport=driver.environment.http_transport(),
             )
         self._made.features = None if driver.peer is None else driver.peer.features
         return self._made

@@ -4,31 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hanzoai.pubsub.runtime.driver import Driver
 from hanzoai.pubsub.runtime.http_operations import HttpApi
 from hanzoai.pubsub.runtime.publisher import Publisher
 
 if TYPE_CHECKING:
     from hanzoai.pubsub.errors import PubSubError
-    from hanzoai.pubsub.runtime.environment import Environment
-    from hanzoai.pubsub.runtime.handlers import Handler
-    from hanzoai.pubsub.settings.options import ClientOptions
-    from hanzoai.pubsub.values import Duration, StateChange
+    from hanzoai.pubsub.runtime.driver import Driver
+    from hanzoai.pubsub.values import Duration
 
 
 class Operations:
     """The parts of a client in its event loop, and the operations that need several of them."""
 
-    def __init__(
-        self,
-        options: ClientOptions,
-        environment: Environment,
-        on_state: Handler[StateChange] | None,
-        on_error: Handler[Exception] | None,
-    ) -> None:
-        self.driver = Driver(options, environment, on_state, on_error)
-        self.http = HttpApi(self.driver, environment)
-        self.publisher = Publisher(self.driver, self.http)
+    def __init__(self, driver: Driver) -> None:
+        self.driver = driver
+        self.http = HttpApi(driver)
+        self.publisher = Publisher(driver, self.http)
         self._end_reported = False
 
     async def connect(self, timeout: Duration | None) -> None:
