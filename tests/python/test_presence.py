@@ -79,7 +79,7 @@ def test_members_are_in_the_order_of_joining() -> None:
 
 def test_a_subscription_without_presence_ends_without_a_search_of_the_members() -> None:
     options = SessionOptions(client_name="test", client_lang=None)
-    presence = Presence(Context(options, Log(), lambda: 0.0), Routes())
+    presence = Presence(Context(options, Log(), lambda: 0.0))
     patterns = ["a.*"] * 3
     searched: list[object] = []
     presence.members.drop = lambda *given: searched.append(given)  # type: ignore[method-assign]

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Final
 
 from hanzoai.pubsub.generated.defaults import LIMITS
 from hanzoai.pubsub.session.members import PresenceMembers
+from hanzoai.pubsub.session.routes import Routes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hanzoai.pubsub.generated.wire import Message, PresenceSnapshotFrame
     from hanzoai.pubsub.session.context import Context
-    from hanzoai.pubsub.session.routes import Routes
     from hanzoai.pubsub.session.subscription_state import SubscriptionState
     from hanzoai.pubsub.values import PresenceChange
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 class Presence:
     """Member maps, and the subscriptions that receive their changes."""
 
-    def __init__(self, context: Context, routes: Routes) -> None:
+    def __init__(self, context: Context) -> None:
         self._ports = context.ports
         self._timers = context.timers
-        self._routes = routes  # only of subscriptions with presence
+        self._routes = Routes()  # only of subscriptions with presence
         self.members: Final = PresenceMembers()
 
     # ---------------------------------------------------------------- from the server

@@ -49,7 +49,7 @@ class Subscriptions:
         self.requests: Final[dict[str, SubscriptionState]] = {}  # unanswered, by `ref`
         self.cursors: Cursors = SeqCursor  # creates those that fit the peer
         self._number = 0
-        self.presence: Final = Presence(context, Routes())
+        self.presence: Final = Presence(context)
         self._last: Peer | None = None  # of the previous connection
 
     @property
