@@ -38,6 +38,9 @@ _REMEDIES: Final = {
 }
 """Remedies for which the error names an option of the SDK."""
 
+_FLAGS: Final = {"`rest_url`": "--rest-url", "`url`": "--url"}
+"""Options of the SDK that other remedies name, and their flags."""
+
 
 def printable(text: str) -> str:
     """Foreign text without control characters and changes of direction, which affect a terminal."""
@@ -144,6 +147,8 @@ class Output:
     def error(self, error: PubSubError, **fields: Any) -> None:
         """Write an error in one line: code, message, remedy, and the page about the code."""
         remedy = _REMEDIES.get(error.code, error.remedy)
+        for option, flag in _FLAGS.items():
+            remedy = remedy.replace(option, flag)
         if self.pretty_errors:
             where = f" (line {fields['line']})" if "line" in fields else ""
             stop = "" if error.message.endswith((".", "!", "?")) else "."
