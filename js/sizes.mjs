@@ -23,9 +23,9 @@ import { build } from 'esbuild';
 const KB = 1024;
 /** Goals and limits of the sizes, in KB. Lower the limits, never raise them. */
 const BOUNDS = {
-  core: { title: '`{ PubSub }`, at once', goal: 14, limit: 13.6 },
-  chat: { title: 'chat page', goal: 17, limit: 27.8 },
-  everything: { title: 'everything', goal: 36, limit: 43.5 },
+  core: { title: '`{ PubSub }`, at once', goal: 14, limit: 13.5 },
+  chat: { title: 'chat page', goal: 17, limit: 27.7 },
+  everything: { title: 'everything', goal: 36, limit: 43.3 },
   development: { title: '`{ PubSub }`, development build', goal: 20, limit: 18.6 },
   streams: { title: 'added by `/streams`', goal: 2.5, limit: 2.2 },
 };
