@@ -82,6 +82,14 @@ function checkEnd(topic: string, before: NonNullable<HistoryOptions['before']>):
   if (ttl === 0) throw invalid('before', 'is a message with `ttl` 0, which history omits', fitting);
 }
 
+/** The messages of a page, until the call is cancelled. */
+function* unaborted(page: readonly Envelope[], { signal }: Timed): Generator<Message> {
+  for (const message of page) {
+    signal?.throwIfAborted();
+    yield message;
+  }
+}
+
 /** @internal The HTTP side of a client. Its requests use the token of the socket until it expires. */
 export class HttpApi implements Tokens {
   private readonly _rest: Rest;
@@ -217,12 +225,12 @@ export class HttpApi implements Tokens {
         pages.push(messages);
         oldest = messages[0] ?? newest;
       } else {
-        yield* messages;
+        yield* unaborted(messages, options);
         after = newest.seq ?? after; // less than before if the log has restarted
       }
       if (!has_more) break;
     }
-    for (const messages of pages.reverse()) yield* messages;
+    for (const messages of pages.reverse()) yield* unaborted(messages, options);
   }
 
   /** Read; the end of the client cancels it. */

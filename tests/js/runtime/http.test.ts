@@ -296,6 +296,29 @@ test('the history of a peer that ignores the position ends', async () => {
   http.close();
 });
 
+test('history that is cancelled gives no further messages, although it has them', async () => {
+  const ps = server.client({ token: service, historyPage: 3 });
+  for (let data = 0; data < 8; data += 1) await ps.publish('demo.cancelled', { data });
+  for (const [options, first] of [
+    [{}, 0] as const,
+    [{ after: 0 }, 0] as const,
+    [{ limit: 5 }, 3] as const,
+  ]) {
+    const abort = new AbortController();
+    const got: unknown[] = [];
+    const reading = async () => {
+      const messages = ps.history('demo.cancelled', { ...options, signal: abort.signal });
+      for await (const { data } of messages) {
+        got.push(data);
+        if (got.length === 2) abort.abort(new Error('enough'));
+      }
+    };
+    await assert.rejects(reading(), /^Error: enough$/);
+    assert.deepEqual(got, [first, first + 1]);
+  }
+  await ps.close();
+});
+
 test('history ends before a message, a result, a position, or an id', async () => {
   const ps = server.client({ token: service, historyPage: 3 });
   const other = server.client({ token: server.token('--user', 'ann') });
