@@ -15,7 +15,7 @@ from pubsub_server.hub import large_subscriptions, shared_attendance
 from pubsub_server.shared import turns
 from pubsub_server.shared.connection import PAUSED
 from pubsub_server.shared.roster import MemberChange
-from tests.cluster.fleet import BOUND, meeting, peer
+from tests.cluster.fleet import BOUND, meeting, peer, stream
 from tests.cluster.test_presence import TOPIC, change, changes, snapshot, users
 from tests.cluster.waiting import until
 
@@ -58,7 +58,7 @@ class Reading:
             raise ServiceError("unavailable", "away")
         await self._pass(self.before)
         found = await self._read(topics)
-        self.at = max(found.at.values())
+        self.at = max(found.at.values(), default=0)
         await self._pass(self.after)
         return found
 
@@ -245,6 +245,28 @@ async def test_a_list_older_than_a_reported_change_is_not_sent_after_it(
         assert (await change(bob, "join"))["user_id"] == "ann"
         reading.open()
         assert users(await snapshot(bob)) == ["bob", "ann"]
+
+
+async def test_a_stream_of_a_topic_that_always_changes_receives_the_lists_that_were_read(
+    store: Store,
+) -> None:
+    async with (
+        one(store) as (node, reading, bob, ann),
+        stream(node, node.token("eve"), topics="demo.*", presence="true") as events,
+    ):
+        await events.event("subscribed")
+        reading.after.clear()
+        await ann.subscribe(TOPIC, presence=False)
+        await reading.begun.wait()
+        await bob.subscribe(TOPIC, presence=False)
+        attendance = reading.attendance
+        await until(lambda: attendance._reading.get(TOPIC, 0) > reading.at)
+        # The next read does not return.
+        reading.before.clear()
+        reading.after.set()
+        assert users((await events.event("presence")).json["members"]) == ["ann"]
+        reading.open()
+        assert users((await events.event("presence")).json["members"]) == ["ann", "bob"]
 
 
 async def test_a_list_that_could_not_be_read_is_shown_when_it_can(

@@ -11,6 +11,7 @@ from hanzoai.pubsub.topics import is_wildcard
 from hanzoai.pubsub.wire.ids import message_id
 from pubsub_server.backplane import Entry
 from pubsub_server.hub.routing import watches
+from pubsub_server.hub.stream_pace import StreamPace
 from pubsub_server.shared.encoder import Attends
 from pubsub_server.shared.member_lists import encode_members
 
@@ -41,6 +42,7 @@ class Attendance:
 
     def __init__(self, core: Core) -> None:
         self._core = core
+        self._pace = StreamPace(core.wheel, self._show_streams)
 
     def enter(self, connection: Connection, topic: str) -> None:
         """The connection has subscribed to this topic by name."""
@@ -238,17 +240,34 @@ class Attendance:
             hooks.notify(change, topic, body)
         # Created for the first subscriber that needs it.
         encoded: dict[Encoder, bytes] = {}
+        streams = False
         for connection in watchers:
             if connection is but:
                 continue
             encoder = connection.encoder
+            if encoder.presence is not Attends.CHANGES:
+                streams = True
+                continue
             data = encoded.get(encoder)
             if data is None:
-                if encoder.presence is Attends.CHANGES:
-                    data = encoder.message(change_entry(topic, body, now))
-                else:
-                    data = self._snapshot(encoder, topic)
-                encoded[encoder] = data
+                data = encoded[encoder] = encoder.message(change_entry(topic, body, now))
+            core.delivery.send(connection, data)
+        if streams:
+            self._pace.changed(topic, but)
+
+    def _show_streams(self, topic: str, but: Connection | None) -> None:
+        """Send a snapshot to the event streams that watch this topic, except to this one."""
+        core = self._core
+        core.delivery.close_run()
+        encoded: dict[Encoder, bytes] = {}
+        for connection in core.router.watchers(topic):
+            encoder = connection.encoder
+            if connection is but or encoder.presence is Attends.CHANGES:
+                continue
+            data = encoded.get(encoder)
+            if data is None:
+                data = encoded[encoder] = self._snapshot(encoder, topic)
+                self._pace.shown(topic, len(data))
             core.delivery.send(connection, data)
 
 

@@ -240,7 +240,11 @@ class SharedAttendance(Attendance):
                 frames[connection.encoder] = frame
             self._give(connection, topic, change.at, frame)
         if streams:
-            self._refresh(topic, everyone=False)
+            self._pace.changed(topic)
+
+    def _show_streams(self, topic: str, but: Connection | None) -> None:
+        """See `attendance.Attendance`."""
+        self._refresh(topic, everyone=False)
 
     def interrupted(self) -> None:
         """See `roster.Audience`."""
@@ -479,10 +483,8 @@ class SharedAttendance(Attendance):
             if topic not in present.members:
                 self._retry(topic, everyone=everyone)
                 continue
-            if latest[topic] >= present.at[topic]:
-                # This snapshot is outdated: a later change has been sent.
-                self._refresh(topic, everyone=everyone)
-                continue
+            # A later change has been sent, except to event streams: they get no changes.
+            outdated = latest[topic] >= present.at[topic]
             watchers = core.router.watchers(topic)
             if watchers and present.members[topic]:
                 self._remember(topic)
@@ -491,12 +493,19 @@ class SharedAttendance(Attendance):
             encoded: dict[Encoder, bytes] = {}
             for connection in watchers:
                 encoder = connection.encoder
-                if not everyone and encoder.presence is Attends.CHANGES:
+                changes = encoder.presence is Attends.CHANGES
+                if changes and (outdated or not everyone):
                     continue
                 if encoder not in encoded:
                     members = self._members(present.members[topic])
                     encoded[encoder] = snapshot_bytes(encoder, topic, members)
+                    if not changes:
+                        self._pace.shown(topic, len(encoded[encoder]))
                 self._give(connection, topic, present.at[topic], encoded[encoder])
+            if outdated and everyone:
+                self._refresh(topic, everyone=True)
+            elif outdated:
+                self._pace.changed(topic)
 
 
 def shown_bytes(member: Member, since: int = 0, latest: int = 0) -> bytes:

@@ -1,0 +1,85 @@
+"""Limits how often event streams receive large snapshots.
+
+An event stream receives all members after each change. Without a pause between large snapshots, the
+joins of n members would cost n² entries.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pubsub_server.shared.connection import Connection
+    from pubsub_server.shared.wheel import Wheel
+
+LARGE: Final = 65_536
+"""Bytes of a snapshot that is followed by a pause."""
+BYTES_PER_SECOND: Final = 2e6
+"""Bytes of the snapshots of a topic that are created in a second."""
+
+
+class StreamPace:
+    """Calls `show` for the changes of a topic: once for all of them that occur in a pause.
+
+    Args:
+        wheel: Ends the pauses.
+        show: Sends a snapshot of the topic to its event streams, except to this connection, and
+            then calls `shown`.
+    """
+
+    def __init__(self, wheel: Wheel, show: Callable[[str, Connection | None], None]) -> None:
+        self._wheel = wheel
+        self._show = show
+        self._pauses: dict[str, _Pause] = {}
+
+    def changed(self, topic: str, but: Connection | None = None) -> None:
+        """Show the members now, or at the end of the pause.
+
+        Args:
+            topic: The topic.
+            but: A connection that receives them otherwise.
+        """
+        pause = self._pauses.get(topic)
+        if pause is None:
+            self._show(topic, but)
+        else:
+            pause.changed = True
+
+    def shown(self, topic: str, size: int) -> None:
+        """A snapshot with this many bytes was created: if it is large, pause."""
+        if size < LARGE:
+            return
+        until = self._wheel.now() + size / BYTES_PER_SECOND
+        pause = self._pauses.get(topic)
+        if pause is not None:
+            pause.until = until
+            return
+        self._pauses[topic] = _Pause(self, topic, until)
+        self._wheel.add(self._pauses[topic], until)
+
+    def over(self, topic: str, *, changed: bool) -> None:
+        """A pause has ended."""
+        del self._pauses[topic]
+        if changed:
+            self._show(topic, None)
+
+
+class _Pause:
+    """The pause of one topic, in the timer wheel."""
+
+    __slots__ = ("_pace", "_topic", "changed", "until")
+
+    def __init__(self, pace: StreamPace, topic: str, until: float) -> None:
+        self._pace = pace
+        self._topic = topic
+        self.until = until
+        self.changed = False
+
+    def due(self, now: float) -> float | None:
+        """See `wheel.Waiting`."""
+        if now < self.until:
+            return self.until
+        self._pace.over(self._topic, changed=self.changed)
+        return None
