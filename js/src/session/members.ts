@@ -7,7 +7,7 @@ import {
   type PresenceMember,
 } from '../generated/wire.js';
 import { isWildcard, matches } from '../topics.js';
-import type { PresenceChange as Change, MemberChange, PresenceSnapshot } from '../values.js';
+import type { PresenceChange as Change } from '../values.js';
 import { isObject } from '../wire/guard.js';
 import type { Routes } from './routes.js';
 
@@ -50,12 +50,10 @@ export class PresenceMembers {
    * empty lists.
    */
   lists(patterns: readonly string[], others: readonly string[], hidden?: boolean): Change[] {
-    const known = new Set(topicsOf(others, this._rooms));
-    return topicsOf(patterns, this._rooms).flatMap((topic) => {
-      const room = this._rooms.get(topic) as Room;
-      const isShown = room._complete && !known.has(topic);
-      return isShown ? [snapshotOf(room, hidden ? [] : undefined)] : [];
-    });
+    const known = new Set(this._roomsOf(others));
+    return this._roomsOf(patterns)
+      .filter((room) => room._complete && !known.has(room))
+      .map((room) => change(room, 'snapshot', undefined, hidden ? [] : undefined));
   }
 
   /** Take a complete list: reports all of it the first time, and only differences after that. */
@@ -71,7 +69,7 @@ export class PresenceMembers {
       room._complete = true;
       room._members = fresh;
       room.awaited.clear();
-      return [snapshotOf(room)];
+      return [change(room, 'snapshot')];
     }
     const out: Change[] = [];
     for (const clientId of fresh.keys()) room.awaited.delete(clientId);
@@ -158,9 +156,9 @@ export class PresenceMembers {
    */
   doubt(patterns: readonly string[], watched: Pick<ReadonlySet<string>, 'has'>): boolean {
     let found = false;
-    for (const topic of topicsOf(patterns, this._rooms)) {
-      const room = this._rooms.get(topic) as Room;
-      if (room.proven || (room._complete && watched.has(topic)) || !room._members.size) continue;
+    for (const room of this._roomsOf(patterns)) {
+      if (room.proven || (room._complete && watched.has(room._topic))) continue;
+      if (!room._members.size) continue;
       room.proven = true;
       if (room.awaited.size) continue;
       room.awaited = new Map(room._members);
@@ -171,9 +169,17 @@ export class PresenceMembers {
 
   /** Drop the topics of some patterns that no subscription matches. */
   drop(patterns: readonly string[], routes: Routes): void {
-    for (const topic of topicsOf(patterns, this._rooms)) {
+    for (const { _topic: topic } of this._roomsOf(patterns)) {
       if (!routes.matching(topic).length) this._rooms.delete(topic);
     }
+  }
+
+  /** The rooms of the topics that any of the patterns matches. */
+  private _roomsOf(patterns: readonly string[]): Room[] {
+    if (!patterns.some(isWildcard)) return patterns.flatMap((name) => this._rooms.get(name) ?? []);
+    return [...this._rooms.values()].filter(({ _topic }) =>
+      patterns.some((pattern) => matches(pattern, _topic)),
+    );
   }
 
   private _open(topic: string): Room {
@@ -189,26 +195,13 @@ export class PresenceMembers {
   }
 }
 
-/** Those of some topics that any of the patterns matches. */
-function topicsOf(patterns: readonly string[], topics: ReadonlyMap<string, unknown>): string[] {
-  if (!patterns.some(isWildcard)) return patterns.filter((pattern) => topics.has(pattern));
-  return [...topics.keys()].filter((topic) => patterns.some((pattern) => matches(pattern, topic)));
-}
-
-function snapshotOf(
-  room: Room,
-  members: readonly PresenceMember[] = inOrder(room),
-): PresenceSnapshot {
-  return { topic: room._topic, members, change: 'snapshot', member: undefined };
-}
-
 function change(
   room: Room,
-  kind: MemberChange['change'],
-  member: PresenceMember,
+  kind: Change['change'],
+  member?: PresenceMember,
   members: readonly PresenceMember[] = inOrder(room),
-): MemberChange {
-  return { topic: room._topic, members, change: kind, member };
+): Change {
+  return { topic: room._topic, members, change: kind, member } as Change;
 }
 
 function put(room: Room, before: PresenceMember | undefined, member: PresenceMember): Change[] {

@@ -165,7 +165,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   // ---------------------------------------------------------------- presence
   'a member that left during an outage stays': {
     file: 'session/members.ts',
-    from: 'room.proven || (room._complete && watched.has(topic))',
+    from: 'room.proven || (room._complete && watched.has(room._topic))',
     to: 'room._complete',
   },
   'a member that leaves stays': {
