@@ -82,6 +82,7 @@ async def test_a_wrong_field_of_a_message_is_refused_with_what_it_takes(
         (("a.*", {"data": 1}), InvalidTopic, "[2].topic"),
         ({"topic": "a.b", "data": 1, "ttl": -1}, InvalidOption, "[2].ttl"),
         ("a.b", InvalidPayload, "[2]"),
+        ((5, {"data": 1}), InvalidTopic, "[2].topic"),
         ({"data": 1}, InvalidTopic, "[2].topic"),
     ],
 )
@@ -105,9 +106,16 @@ async def test_one_of_many_without_a_topic_is_reported_with_what_to_pass(
 async def test_messages_that_are_no_list_are_refused_with_what_to_pass(
     pubsub_memory: MemoryServer, wrong: Any
 ) -> None:
-    with pytest.raises(InvalidPayload, match="not a list") as caught:
+    with pytest.raises(InvalidOption, match="not a list") as caught:
         await pubsub_memory.client().publish_many(wrong)
     assert caught.value.field == "messages"
+
+
+@pytest.mark.parametrize("wrong", [5, ["k"], "\ud800"])
+async def test_a_key_that_is_no_text_is_refused(pubsub_memory: MemoryServer, wrong: Any) -> None:
+    with pytest.raises(InvalidOption) as caught:
+        await pubsub_memory.client().publish("a.b", {"data": 1}, key=wrong)
+    assert caught.value.field == "key"
 
 
 @pytest.mark.parametrize(

@@ -1074,6 +1074,14 @@ async def test_a_cancel_stays_inside_the_block_although_the_abort_cannot_be_publ
     assert writer.cancelled
 
 
+@pytest.mark.parametrize("wrong", [math.inf, math.nan, -1, "1"])
+async def test_a_window_that_is_no_time_is_refused(wrong: Any) -> None:
+    async with MemoryServer() as server, server.client() as ps:
+        with pytest.raises(InvalidOption) as caught:
+            stream_writer(ps, TOPIC, window=wrong)
+        assert caught.value.field == "window"
+
+
 async def test_a_block_that_handles_a_refused_piece_waits_until_the_abort_is_published(
     pubsub_memory: MemoryServer,
 ) -> None:

@@ -30,6 +30,9 @@ export interface RespondOptions {
   readonly allow?: ((request: Message, replyTo: string) => boolean) | undefined;
 }
 
+/** What the sender of a request learns of an error that is not for it. */
+const failure = () => new ReplyError('The responder failed to answer the request.');
+
 /** Answers requests until it is closed; created by `respond`. */
 export class Responder implements AsyncDisposable {
   private readonly _running = new Set<Promise<void>>();
@@ -108,19 +111,25 @@ export class Responder implements AsyncDisposable {
       answer = answerTo(request, await this._handler(request));
     } catch (error) {
       if (!(error instanceof ReplyError)) this._report(error);
-      answer = answerTo(request, error instanceof ReplyError ? error : new ReplyError());
+      answer = answerTo(request, error instanceof ReplyError ? error : failure());
     }
+    if (await this._publish(replyTo, answer)) return;
+    // Without an answer the request times out.
+    await this._publish(replyTo, answerTo(request, failure()));
+  }
+
+  /** Publish an answer; false if it is not JSON or too large. */
+  private async _publish(replyTo: string, answer: Outgoing): Promise<boolean> {
     try {
       await this._client.publish(replyTo, answer);
     } catch (error) {
       // Another responder was first, or the client has ended.
-      if (error instanceof Conflict || error instanceof ClosedError) return;
+      if (error instanceof Conflict || error instanceof ClosedError) return true;
       this._report(error);
       const { code } = error as { code?: unknown };
-      if (code !== 'invalid_payload' && code !== 'payload_too_large') return;
-      const failed = answerTo(request, new ReplyError());
-      await this._client.publish(replyTo, failed).catch((failure) => this._report(failure));
+      return code !== 'invalid_payload' && code !== 'payload_too_large';
     }
+    return true;
   }
 
   private _report(error: unknown): void {

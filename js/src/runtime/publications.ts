@@ -5,7 +5,7 @@ import { isPublication, type Publication } from '../generated/wire.js';
 import { checkCall, checkChoice, checkType } from '../settings/checks.js';
 import type { Via } from '../values.js';
 import { messageId } from '../wire/ids.js';
-import { sizeOf } from '../wire/plain.js';
+import { isPaired, sizeOf } from '../wire/plain.js';
 import type { Waiting } from './waiting.js';
 
 /** Fields of a message. */
@@ -71,14 +71,14 @@ export function prepare(
   const source: Readonly<Record<string, unknown>> = Object(message);
   const { topic: named = topic, type, data, meta } = source;
   const ttl = given.ttl ?? source['ttl'];
-  const id = given.id || (source['id'] as string | undefined) || messageId();
+  const id = given.id ?? source['id'] ?? messageId();
   const publication: Record<string, unknown> = { topic: named, type, data, id };
   if (ttl !== undefined) publication['ttl'] = ttl;
   if (meta !== undefined) publication['meta'] = meta;
   const bytes = sizeOf(data);
   const more = meta === undefined ? 0 : sizeOf(meta);
   const fits = bytes <= limit && more <= limit && (topic ?? named) === named;
-  if (!fits || !isPublication(publication)) return undefined;
+  if (!fits || !isPublication(publication) || !isPaired(`${type},${id}`)) return undefined;
   if (DEVELOPMENT && !Object.keys(source).every((name) => FIELDS.includes(name))) return undefined;
   return { _message: publication as Prepared['_message'], size: bytes + more };
 }

@@ -23,6 +23,7 @@ import { checkName } from '../topic_names.js';
 import type { Outgoing } from '../values.js';
 import { isObject } from '../wire/guard.js';
 import { checkData, checkPublication, inWords } from '../wire/payloads.js';
+import { isPaired } from '../wire/plain.js';
 import type { PublishOptions } from './publications.js';
 import { unixMs } from './times.js';
 
@@ -73,7 +74,7 @@ function refuse(
   given: Given,
   isItem?: boolean,
 ): never {
-  if (topic === undefined && Array.isArray(message)) {
+  if (topic === undefined && (isItem ? !isObject(message) : Array.isArray(message))) {
     throw new InvalidPayload(DEVELOPMENT ? `An item is ${kind(message)}.` : undefined, {
       remedy: 'Give [topic, { type, data }] pairs.',
       field: 'messages',
@@ -119,11 +120,13 @@ function refuse(
     });
   }
   const ttl = given.ttl ?? fields.ttl;
-  const id = given.id || fields.id || undefined;
+  const id = given.id ?? fields.id;
   const options: Readonly<Record<string, unknown>> = { type, ttl, id, meta };
-  const wrong = isPublication.fields.find(
-    ({ name: field, test }) => options[field] !== undefined && !test(options[field]),
-  );
+  const wrong = isPublication.fields.find(({ name: field, test }) => {
+    const value = options[field];
+    if (typeof value === 'string' && !isPaired(value)) return true;
+    return value !== undefined && !test(value);
+  });
   if (!wrong) checkPublication({ topic: name, data, ...(meta && { meta }) }, limit);
   const field = wrong?.name ?? 'message';
   throw new InvalidOption(`\`${field}\` ${EXPECTED[field]}.`, { field, topic: name });

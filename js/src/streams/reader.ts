@@ -10,7 +10,7 @@ import type { JsonObject } from '../generated/wire.js';
 import { logText } from '../log_text.js';
 import { Stream } from '../runtime/stream.js';
 import { onAbort } from '../runtime/waiting.js';
-import { checkNames } from '../settings/checks.js';
+import { checkNames, checkType } from '../settings/checks.js';
 import { isWildcard } from '../topics.js';
 import type { Message } from '../values.js';
 import { addPiece, copyOf, isString, type Part, type Piece } from './parts.js';
@@ -148,6 +148,7 @@ export class StreamReader implements AsyncIterable<StreamEvent>, AsyncDisposable
     private readonly _options: ReadStreamOptions,
   ) {
     if (DEVELOPMENT) checkNames('options', _options, ['id', 'sender', 'onCancel', 'signal']);
+    checkType('onCancel', _options.onCancel, 'function');
     this._clock = driverOf(_client).clock;
     this._final = new Promise((resolve) => {
       this._settle = resolve;

@@ -14,7 +14,7 @@ import { decide } from '../runtime/decisions.js';
 import { call } from '../runtime/handlers.js';
 import { Stream } from '../runtime/stream.js';
 import { within } from '../runtime/waiting.js';
-import { checkNames } from '../settings/checks.js';
+import { checkNames, checkNumber, checkType } from '../settings/checks.js';
 import type { Message } from '../values.js';
 import { StreamCancelled } from './cancelled.js';
 import { copyOf, isString, type Part, type Piece, textOf } from './parts.js';
@@ -125,7 +125,10 @@ export class StreamWriter implements AsyncDisposable {
     private readonly _options: WriteStreamOptions,
   ) {
     if (DEVELOPMENT) checkNames('options', _options, NAMES);
-    const { id, takeOver, epoch = 0 } = _options;
+    const { id, takeOver, epoch = 0, allow, onSteer, window = 0 } = _options;
+    checkType('allow', allow, 'function');
+    checkType('onSteer', onSteer, 'function');
+    checkNumber('window', window, [0, DAY, 'milliseconds']);
     if (takeOver && !id) throw new UsageError('`takeOver` needs the `id` of the stream.');
     if (!Number.isSafeInteger(epoch) || epoch < 0)
       throw fromCode('invalid_option', '`epoch` is not a whole number.', { field: 'epoch' });
@@ -140,7 +143,9 @@ export class StreamWriter implements AsyncDisposable {
       );
     }
     this.id = id ?? `st_${word()}${word()}`;
-    this._clock = driverOf(_client).clock;
+    const driver = driverOf(_client);
+    driver.checkOpen();
+    this._clock = driver.clock;
   }
 
   /** Epoch of this writer. */

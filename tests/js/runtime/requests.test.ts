@@ -130,9 +130,32 @@ test('the error of a responder comes back with its code and data', async () => {
   for (const data of ['bug', 'function']) {
     const failed = (await failure(data)) as ReplyError;
     assert.equal(failed.code, 'responder_failed');
+    assert.equal(failed.message, 'The responder failed to answer the request.');
     assert.doesNotMatch(String(failed), /secret/);
   }
   assert.equal(reported.length, 2);
+  await server.stop();
+});
+
+test('a responder whose reply is not JSON reports no conflict with one that was faster', async () => {
+  const server = await started();
+  const slow = server.client();
+  const reported: string[] = [];
+  slow.on('error', (error) => reported.push((error as { code: string }).code));
+  let go = (): void => {};
+  const gate = new Promise<void>((resolve) => {
+    go = resolve;
+  });
+  await respond(server.client(), TOPIC, () => 'first');
+  await respond(slow, TOPIC, async () => {
+    await gate;
+    return () => 'no JSON';
+  });
+  const reply = await within(server, request(server.client(), TOPIC, 1));
+  assert.equal(reply.data, 'first');
+  go();
+  await server.clock.advance(1_000);
+  assert.deepEqual(reported, ['invalid_payload']);
   await server.stop();
 });
 

@@ -87,6 +87,32 @@ test('streams do not ask a program to handle the gaps of their own subscriptions
   await server.stop();
 });
 
+test('options of streams that have a wrong type are refused', async () => {
+  const server = await started();
+  const ps = server.client();
+  const refused = (field: string) => (error: PubSubError) =>
+    error.code === 'invalid_option' && error.field === field;
+  for (const wrong of [{ allow: 'all' }, { onSteer: 5 }, { window: Number.NaN }, { window: -1 }]) {
+    const [field = ''] = Object.keys(wrong);
+    await assert.rejects(Reflect.apply(writeStream, null, [ps, TOPIC, wrong]), refused(field));
+  }
+  assert.throws(
+    () => Reflect.apply(readStream, null, [ps, TOPIC, { onCancel: 'x' }]),
+    refused('onCancel'),
+  );
+  await server.stop();
+});
+
+test('a client that is closed writes no stream', async () => {
+  const server = await started();
+  const ps = server.client();
+  await ps.close();
+  for (const listen of [true, false]) {
+    await assert.rejects(writeStream(ps, TOPIC, { listen }), { code: 'closed' });
+  }
+  await server.stop();
+});
+
 test('a reader sees the answer grow and ends with all of it', async () => {
   const server = await started();
   const reader = readStream(server.client(), TOPIC);

@@ -206,8 +206,8 @@ test('a publish without arguments names the topic', async () => {
   assert.equal(error.code, 'invalid_topic');
   assert.equal(error.message, 'A topic is a string, not undefined.');
   const { message, field } = await received(Reflect.apply(ps.publishMany, ps, [[undefined]]));
-  assert.equal(message, 'Item 0: The message is undefined, not an object.');
-  assert.equal(field, '[0].message');
+  assert.equal(message, 'Item 0: An item is undefined.');
+  assert.equal(field, '[0]');
   await ps.close();
 });
 

@@ -16,7 +16,7 @@ from hanzoai.pubsub.runtime.failures import rejected
 from hanzoai.pubsub.runtime.publishing import PRESENCE_UPDATE, Prepared, prepare, prepare_items
 from hanzoai.pubsub.session.ports import Acked, Rejected, Unknown
 from hanzoai.pubsub.session.requests import Publish
-from hanzoai.pubsub.settings.checks import check_choice
+from hanzoai.pubsub.settings.checks import check_choice, check_text
 from hanzoai.pubsub.topics import validate_topic
 from hanzoai.pubsub.values import Published, Via
 from hanzoai.pubsub.wire.payloads import check_data
@@ -67,6 +67,8 @@ class Publisher:
         """Publish one message, or update presence if the message does that."""
         if via != "auto":
             check_choice("via", via, get_args(Via))
+        if key is not None:
+            check_text("key", key, "a word that messages which replace each other share")
         driver = self._driver
         options = driver.options
         one = prepare(topic, message, driver.max_payload, ttl=ttl, id=id)

@@ -186,8 +186,7 @@ def prepare_items(items: Iterable[object], limit: int) -> list[Prepared]:
     # Callers without a type checker may pass any value.
     given = cast("object", items)
     if not isinstance(given, Iterable) or isinstance(given, Mapping):
-        problem = f"`messages` is {kind(items)}, not a list."
-        raise InvalidPayload(problem, remedy=_GIVE_PAIRS, field="messages")
+        raise invalid("messages", f"is {kind(items)}, not a list", _GIVE_PAIRS)
     prepared: list[Prepared] = []
     for number, item in enumerate(items):
         try:
@@ -213,8 +212,8 @@ def split_item(item: object) -> tuple[str | None, Outgoing]:
         return None, cast("Outgoing", item)
     if isinstance(item, tuple):
         pair = cast("tuple[object, ...]", item)
-        if len(pair) == 2 and isinstance(pair[0], str):
-            return pair[0], cast("Outgoing", pair[1])
+        if len(pair) == 2:
+            return cast("tuple[str, Outgoing]", pair)
     raise InvalidPayload(f"An item is {described}.", remedy=_GIVE_PAIRS, field="messages")
 
 

@@ -12,7 +12,6 @@ from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from hanzoai.pubsub.durations import seconds_of
 from hanzoai.pubsub.errors import (
     ClosedError,
     Conflict,
@@ -26,7 +25,7 @@ from hanzoai.pubsub.log_text import log_text
 from hanzoai.pubsub.runtime.decisions import check_allow, decide
 from hanzoai.pubsub.runtime.handlers import call
 from hanzoai.pubsub.runtime.waiters import Waiters
-from hanzoai.pubsub.settings.checks import check_function, check_whole
+from hanzoai.pubsub.settings.checks import check_function, check_seconds, check_whole
 from hanzoai.pubsub.streams.messages import answered, incoming, sender_of
 from hanzoai.pubsub.streams.parts import Part, Piece, text_of
 from hanzoai.pubsub.streams.reading import EPOCH_MAX, Reading
@@ -150,7 +149,7 @@ class StreamWriter:
         self._take_over = take_over
         self._sender = sender
         self._meta = meta
-        self._window = round(seconds_of(window, "window") * 1000)
+        self._window = round(check_seconds("window", window, low=0.0) * 1000)
         self._listen = listen
         self._allow = allow
         self._on_steer = on_steer
