@@ -91,8 +91,10 @@ class Run:
                 check_presence(self.server, self.shell, event)
         if not (self.profile.plain or self.profile.refuses_now or self.profile.denies_now):
             self.own_presence.check(self.server)
+        check_updates(self.shell, self.updates)
         for _ in range(random.below(4)):
             self._publish()
+        self._update_presence()
         self.shell.feed(events.Close() if random.chance(700) else events.Abort())
         world.run(world.now + 20_000)
         check_end(self.shell)

@@ -13,6 +13,7 @@ from hanzoai.pubsub.session import subscription_state
 from hanzoai.pubsub.session.credentials import Credentials
 from hanzoai.pubsub.session.cursor import Request, SeqCursor
 from hanzoai.pubsub.session.lifecycle import Lifecycle
+from hanzoai.pubsub.session.own_presence import OwnPresence
 from hanzoai.pubsub.session.ports import Acked, Rejected
 from hanzoai.pubsub.session.publishes import Publishes
 from hanzoai.pubsub.session.subscriptions import Subscriptions
@@ -290,6 +291,16 @@ def the_transport_outlives_the_session(patch: Patch) -> None:
 @mutant
 def the_end_settles_nothing(patch: Patch) -> None:
     patch.setattr(Publishes, "settle_all", nothing)
+
+
+@mutant
+def the_end_settles_no_update_of_presence(patch: Patch) -> None:
+    patch.setattr(OwnPresence, "settle_all", nothing)
+
+
+@mutant
+def an_update_that_another_replaces_is_not_settled(patch: Patch) -> None:
+    patch.setattr(OwnPresence, "_merge_waiting", nothing)
 
 
 @pytest.mark.parametrize("name", MUTANTS)

@@ -133,6 +133,16 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
     from: 'settleAll(unsent?: Rejected): void {',
     to: 'settleAll(unsent?: Rejected): void {\n    return;',
   },
+  'the end does not settle updates of presence': {
+    file: 'session/own_presence.ts',
+    from: 'settleAll(error: Rejected): void {',
+    to: 'settleAll(error: Rejected): void {\n    return;',
+  },
+  'an update that another replaces is not settled': {
+    file: 'session/own_presence.ts',
+    from: 'for (const [topic, refs] of waiting) this._wait(topic, refs);',
+    to: '',
+  },
   'the queue is not bounded': {
     file: 'session/publishes.ts',
     from: "if (policy === 'block' || this.hasRoom(publish, queue, replaced?._publish)) {",

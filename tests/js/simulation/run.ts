@@ -71,7 +71,9 @@ export class Run {
       throw new Violation(`${shell.session.lifecycle.state} although all is calm`);
     }
     this._checkStreams();
+    checkUpdates(shell, UPDATES, this._updates);
     for (let n = random.below(4); n > 0; n -= 1) this._publish();
+    this._say();
     shell.feed(random.chance(700) ? { kind: 'close' } : { kind: 'abort' });
     world.run(world.now + 20_000);
     checkEnd(shell);
