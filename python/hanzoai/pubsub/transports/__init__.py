@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Incoming: TypeAlias = "Decoded | list[Message]"
 """What is read from a frame, or the live messages of consecutive frames."""
 
-BURST: Final = 128
+BURST: Final = 192
 """Maximum live messages in one item; see `Codec.burst`."""
 
 MEMORY_SCHEME: Final = "memory://"

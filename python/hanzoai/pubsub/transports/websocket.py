@@ -136,7 +136,7 @@ class WebSocketTransport:
                     if messages:
                         frames.append(messages)
                         end = at + len(messages)
-                        largest = max(largest, *sizes[at:end])
+                        largest = max(largest, max(sizes[at:end]))
                         at = end
                         if end == len(data):
                             break
