@@ -287,11 +287,39 @@ async def test_the_permissions_on_a_topic_are_named(
     expected_text: str,
 ) -> None:
     respx_mock.get(f"{BASE}/v1/access", params={"topic": "demo.a"}).respond(200, json=answer)
+    if expected[0] is Status.OK:
+        respx_mock.get(f"{BASE}/v1/topics/demo.a/history").respond(200, json={"messages": []})
     async with looking() as found:
         finding = await found.check_access("demo.a")
     assert reported(finding) == expected
     assert finding.message.startswith("demo.a: ")
     assert finding.message.endswith(expected_text)
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "expected_text"),
+    [
+        (
+            httpx.Response(503, json={"code": "unavailable", "detail": "the store is away"}),
+            "unavailable",
+            "the history cannot be read: the store is away",
+        ),
+        (httpx.ReadTimeout("late"), "unavailable", "the server did not answer in 30 s"),
+        (TimeoutError(), "unavailable", "the server did not answer in 30 s"),
+        (httpx.Response(404), "", "may subscribe and publish"),
+        (httpx.ConnectError("cut"), "", "may subscribe and publish"),
+    ],
+)
+async def test_a_server_that_cannot_read_its_store_is_not_called_healthy(
+    respx_mock: respx.MockRouter, answer: httpx.Response | Exception, code: str, expected_text: str
+) -> None:
+    rights = {"subscribe": True, "publish": True}
+    respx_mock.get(f"{BASE}/v1/access").respond(200, json=rights)
+    respx_mock.get(f"{BASE}/v1/topics/demo.a/history").mock(side_effect=[answer])
+    async with looking() as found:
+        finding = await found.check_access("demo.a")
+    assert reported(finding) == (Status.FAILED if code else Status.OK, code)
+    assert expected_text in finding.message
 
 
 async def test_a_refused_question_about_access_is_reported(respx_mock: respx.MockRouter) -> None:

@@ -285,19 +285,42 @@ class Web:
                 f"{allowed}, not subscribe. {reason}".rstrip(),
                 "To read it, ask for access.",
             )
-        return ok("access", f"{allowed}{'' if len(rights) == 2 else ', not publish'}")
+        silent = None if "*" in topic else await self._unread_history(topic)
+        return silent or ok("access", f"{allowed}{'' if len(rights) == 2 else ', not publish'}")
+
+    async def _unread_history(self, topic: str) -> Finding | None:
+        """The finding if the server cannot read its store: the rules need none of it."""
+        try:
+            answer = await self._ask_history(topic)
+        except (TimeoutError, httpx.TimeoutException):
+            code, message = "unavailable", f"the server did not answer in {span(self._patience)}"
+        except LOST:
+            return None
+        else:
+            if answer.status_code != 503:
+                return None
+            code, message, _ = await _problem(answer)
+        return failed(
+            "access",
+            code,
+            f"{topic}: the history cannot be read: {message}.",
+            "Check the store of the server, such as Redis, and the log of the server.",
+        )
+
+    async def _ask_history(self, topic: str) -> httpx.Response:
+        async with asyncio.timeout(self._patience):
+            return await self._http.get(
+                f"{self._base}/v1/topics/{topic}/history",
+                params={"limit": 1},
+                headers=self._headers,
+            )
 
     async def _access_by_history(self, topic: str) -> Finding:
         """A server that implements only HIP-56 shows it by rejecting the request."""
         if "*" in topic:
             return skipped("access", f"{topic}: this server does not report access to patterns")
         try:
-            async with asyncio.timeout(self._patience):
-                answer = await self._http.get(
-                    f"{self._base}/v1/topics/{topic}/history",
-                    params={"limit": 1},
-                    headers=self._headers,
-                )
+            answer = await self._ask_history(topic)
         except (*LOST, TimeoutError):
             return skipped("access", f"{topic}: this server does not report access")
         if answer.status_code == 403:
