@@ -5,10 +5,10 @@ import { checkType, invalid, kind, PATTERNS_MAX } from '../settings/checks.js';
 import { isWildcard } from '../topics.js';
 import type { JsonObject, Message } from '../values.js';
 import { isObject, isSome, isText } from '../wire/guard.js';
+import { checkData } from '../wire/payloads.js';
 import type { Client } from './client.js';
 import type { Filter, Inbox } from './inbox.js';
 import type { Publisher } from './publisher.js';
-import { checkPresence } from './refusals.js';
 import { rejected } from './rejected.js';
 
 /** Maximum topics with a position while messages wait. */
@@ -34,7 +34,7 @@ export function prepareInbox(
     return;
   }
   const own = checkOwn(presence, inbox.topics);
-  checkPresence(undefined, own, maxPayload);
+  checkData(own, maxPayload, undefined, 'presence');
   void inbox.answered.then(() => {
     if (inbox.finished) return;
     for (const topic of inbox.granted) {
@@ -78,11 +78,12 @@ class TypeFilter implements Filter {
 
 function checkTypes(types: unknown): ReadonlySet<string> {
   if (!isSome(types, PATTERNS_MAX, (type) => isText(type, 1, 128))) {
-    throw invalid(
-      'types',
-      `is ${Array.isArray(types) && !types.length ? 'empty' : kind(types)}`,
-      'Pass a list of message types of 1 to 128 characters.',
-    );
+    const problem = !Array.isArray(types)
+      ? `is ${kind(types)}`
+      : types.length
+        ? 'contains something else'
+        : 'is empty';
+    throw invalid('types', problem, 'Pass 1 to 1,000 message types of 1 to 128 characters.');
   }
   return new Set(types as readonly string[]);
 }
