@@ -200,6 +200,9 @@ test('closing sends the publishes that wait for room', async () => {
   assert.deepEqual(sent, [1, 2, 3]);
 });
 
+/** The user of these clients. */
+const ALICE = { type: 'user', id: 'alice' };
+
 test('publishes that wait for room do not make the client forget its own messages', async () => {
   const sendQueue = { messages: 1, policy: 'block' } as const;
   const { ps, peer } = virtualClient({ echo: false, sendQueue });
@@ -213,20 +216,27 @@ test('publishes that wait for room do not make the client forget its own message
   await turns();
   const { message: own } = peer.socket.frames('publish')[0] as { readonly message: Message };
   const { message: other } = peer.message('a.b', 1) as { readonly message: Message };
-  peer.socket.receive({ type: 'message', message: { ...other, id: own.id } });
+  peer.socket.receive({ type: 'message', message: { ...other, id: own.id, sender: ALICE } });
   assert.equal(sub.stats.received, 0);
   await ps.close({ timeout: 0 });
   await Promise.all(all);
 });
 
-test('with echo off, a message with the id of an own one on another topic arrives', async () => {
+test('with echo off, a message with the id of an own one on another topic, or of another sender, arrives', async () => {
   const { ps, peer } = virtualClient({ echo: false });
   const sub = await ps.subscribe('orders.*');
   await ps.publish('orders.created', { data: 1, id: 'order-7' });
   const { message } = peer.message('orders.paid', 1) as { readonly message: Message };
-  for (const topic of ['orders.created', 'orders.paid'])
-    peer.socket.receive({ type: 'message', message: { ...message, topic, id: 'order-7' } });
-  assert.equal(sub.stats.received, 1);
+  const deliver = (topic: string, user: string, more = 0) => {
+    const sender = { ...ALICE, id: user };
+    const seq = (message.seq ?? 0) + more;
+    const copy = { ...message, topic, sender, id: 'order-7', seq };
+    peer.socket.receive({ type: 'message', message: copy });
+    return sub.stats.received;
+  };
+  assert.equal(deliver('orders.created', 'alice'), 0);
+  assert.equal(deliver('orders.paid', 'alice'), 1);
+  assert.equal(deliver('orders.created', 'bob', 1), 2);
   await ps.close();
 });
 
