@@ -78,6 +78,7 @@ class TypeFilter implements Filter {
 
 function checkTypes(types: unknown): ReadonlySet<string> {
   if (!isSome(types, PATTERNS_MAX, (type) => isText(type, 1, 128))) {
+    if (!DEVELOPMENT) throw invalid('types');
     const problem = !Array.isArray(types)
       ? `is ${kind(types)}`
       : types.length
