@@ -123,7 +123,7 @@ async def test_a_key_that_is_no_text_is_refused(pubsub_memory: MemoryServer, wro
     [
         *[("limit", wrong) for wrong in ("5", 2.5, -1, True, [1])],
         *[("after", wrong) for wrong in ("5", 2.5, -1, {"a.b": 1})],
-        *[("before", wrong) for wrong in (5, b"msg_1", "\ud800")],
+        *[("before", wrong) for wrong in (2.5, True, b"msg_1", "\ud800")],
     ],
 )
 async def test_a_wrong_bound_of_a_history_is_refused_at_the_call(
