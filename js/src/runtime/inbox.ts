@@ -54,6 +54,8 @@ export class Inbox extends Stream {
   denied: readonly Denial[] = [];
   /** Leaves out some messages; undefined: none. */
   filter: Filter | undefined;
+  /** Whether an iteration throws the error. */
+  observed = false;
   /** Called at the end; it may be called again. */
   ended: (() => void) | undefined;
   /** The inbox of presence changes: this one, unless another is set. */

@@ -65,8 +65,8 @@ export async function subscribe<Data>(
   if (!inbox.finished) inbox.ended = onAbort(signal, stop);
   const handled = (onMessage || onPresence) && subscription.run(inbox.presence);
   const answered = await within(inbox.answered, options, client.clock);
-  // No call throws the error that ends a subscription with a handler later.
-  if (onMessage && !inbox.error) void handled?.then(() => deliveries.reportEnd(inbox));
+  // No call throws the error that ends a subscription later, unless the program iterates it.
+  if (!inbox.error) void handled?.then(() => inbox.observed || deliveries.reportEnd(inbox));
   if (!answered) {
     // Without a handler, the program could no longer read it.
     if (!onMessage) stop();

@@ -124,6 +124,7 @@ export class Subscription<Data = AnyPayload>
         remedy: 'Iterate it, or pass `onMessage`, not both.',
       });
     }
+    inbox.observed = true;
     const give = (entry: Entry<Data>): Result | Promise<Result> =>
       'id' in entry ? { done: false, value: pick(entry) } : pass(entry);
     // Not `async`: that would cost more for each message in the queue.

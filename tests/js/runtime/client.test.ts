@@ -234,6 +234,25 @@ test('the error that ends subscriptions with handlers is reported once', async (
   );
 });
 
+for (const iterated of [false, true]) {
+  const result = iterated ? 'thrown by its iteration' : 'reported';
+  test(`the error that ends a subscription with only \`onPresence\` is ${result}`, async () => {
+    const ps = server.client({ token: server.token('--user', 'leaver') });
+    const errors: string[] = [];
+    const reported = deferred<void>();
+    ps.on('error', (error) => {
+      errors.push((error as PubSubError).code);
+      reported.resolve();
+    });
+    const sub = await ps.subscribe('demo.one', { onPresence: () => {} });
+    const read = iterated && assert.rejects(take(sub, 1), { code: 'token_expired' });
+    await server.fault({ fault: 'expire', user: 'leaver' });
+    await (read || bounded(reported.promise, 'the report'));
+    await ps.close();
+    assert.deepEqual(errors, iterated ? [] : ['token_expired']);
+  });
+}
+
 test('a refused token fails the client, and every call reports it', async () => {
   const ps = server.client({ token: 'nonsense' });
   await assert.rejects(ps.connect(), { code: 'token_invalid' });
