@@ -121,6 +121,19 @@ def test_a_replay_may_exceed_the_bound_and_shrinks_back_as_it_is_read() -> None:
     assert inbox.stats().queued == 3
 
 
+@pytest.mark.parametrize("policy", ["gap", "error"])
+def test_a_gap_between_the_messages_of_a_replay_drops_none_of_them(policy: ReceivePolicy) -> None:
+    inbox = make(messages=2, policy=policy)
+    first = [envelope(seq, "a") for seq in range(3)]
+    second = [envelope(seq, "b") for seq in range(5, 9)]
+    gap = Gap("b", 1, 4, 4, "history_trimmed")
+    inbox.put(first, many=True)
+    inbox.put_other(gap)
+    inbox.put(second, many=True)
+    assert take_all(inbox) == [*first, gap, *second]
+    assert not inbox.finished
+
+
 def test_the_bound_in_bytes_holds_even_for_few_messages() -> None:
     inbox = make(messages=100, size=5_000)
     for seq in range(20):

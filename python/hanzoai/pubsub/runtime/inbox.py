@@ -148,9 +148,11 @@ class Inbox:
         """Add a gap or a presence change, in its place."""
         if self.finished:
             return
+        self._entries.append(entry)
         if isinstance(entry, Gap):
             self._gaps += 1
-        self._entries.append(entry)
+            if self._allowed > self._most:  # it is between the messages of a replay
+                self._allowed = max(self._allowed, len(self._entries))
         self._measure()
         self._check()
         self._waiters.notify()
