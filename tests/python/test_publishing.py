@@ -38,7 +38,7 @@ def test_fields_that_are_none_count_as_absent() -> None:
     assert prepared.publication.type == "message"
 
 
-@pytest.mark.parametrize("item", [7, "a.b", ("a.b",), (1, {"data": 1}), ["a.b", {"data": 1}]])
+@pytest.mark.parametrize("item", [7, "a.b", ("a.b",), ["a.b", {"data": 1}]])
 def test_an_item_that_is_not_a_message_is_named(item: Any) -> None:
     with pytest.raises(InvalidPayload) as caught:
         split_item(item)
@@ -59,6 +59,26 @@ def test_an_item_is_a_pair_a_mapping_or_a_publication() -> None:
     assert split_item(("a", message)) == ("a", message)
     assert split_item({"topic": "a", **message}) == (None, {"topic": "a", **message})
     assert split_item(publication) == ("a", publication)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "problem"),
+    [
+        ("type", "", "is empty"),
+        ("type", "x" * 129, "is too long"),
+        ("type", 7, "is int"),
+        ("id", "\ud800", "contains half of a surrogate pair"),
+        ("ttl", -1, "is negative"),
+        ("ttl", 0.5, "is float"),
+        ("meta", [], "is list"),
+        ("meta", {7: 1}, "has a key that is not a str"),
+    ],
+)
+def test_a_wrong_field_is_named_with_its_problem(field: str, value: object, problem: str) -> None:
+    with pytest.raises(InvalidOption) as caught:
+        prepare("a", {"data": 1, field: value}, 1_000)
+    assert (caught.value.field, caught.value.message) == (field, f"`{field}` {problem}.")
+    assert caught.value.remedy is not None
 
 
 def test_no_payload_is_in_an_error() -> None:

@@ -37,6 +37,15 @@ _REMEDIES: Final = {
     "id": "Pass a str of 1 to 128 characters, or leave it out.",
     "meta": "Pass a dict of JSON values, or leave it out.",
 }
+_PROBLEMS: Final = {
+    "missing": "is missing",
+    "string_too_short": "is empty",
+    "string_too_long": "is too long",
+    "string_unicode": "contains half of a surrogate pair",
+    "greater_than_equal": "is negative",
+}
+"""What is wrong, by pydantic's type of the error; for the others, the Python type is wrong."""
+
 _FIELDS: Final = ("topic", "type", "data", "ttl", "id", "meta")
 _NAME_MAX: Final = 128
 """Maximum characters of a type."""
@@ -132,10 +141,11 @@ def prepare(
         publication = Publication(**fields)
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
-        name = ".".join(str(part) for part in first["loc"]) or "message"
+        name, *inside = (str(part) for part in first["loc"])
+        wrong = "has a key that is not a str" if inside else f"is {kind(fields.get(name))}"
         raise InvalidOption(
-            f"`{name}`: {first['msg']}.",
-            remedy=_REMEDIES.get(str(first["loc"][0])) if first["loc"] else None,
+            f"`{name}` {_PROBLEMS.get(first['type'], wrong)}.",
+            remedy=_REMEDIES.get(name),
             field=name,
             topic=topic,
         ) from None
