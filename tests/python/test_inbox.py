@@ -122,13 +122,16 @@ def test_a_replay_may_exceed_the_bound_and_shrinks_back_as_it_is_read() -> None:
 
 
 @pytest.mark.parametrize("policy", ["gap", "error"])
-def test_a_gap_between_the_messages_of_a_replay_drops_none_of_them(policy: ReceivePolicy) -> None:
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_a_gap_between_the_messages_of_a_replay_drops_none_of_them(
+    policy: ReceivePolicy, size: int
+) -> None:
     inbox = make(messages=2, policy=policy)
-    first = [envelope(seq, "a") for seq in range(3)]
+    first = [envelope(seq, "a") for seq in range(size)]
     second = [envelope(seq, "b") for seq in range(5, 9)]
     gap = Gap("b", 1, 4, 4, "history_trimmed")
     inbox.put(first, many=True)
-    inbox.put_other(gap)
+    inbox.put_other(gap, many=True)
     inbox.put(second, many=True)
     assert take_all(inbox) == [*first, gap, *second]
     assert not inbox.finished

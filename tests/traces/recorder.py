@@ -87,7 +87,7 @@ class Log:
     def deliver(self, sub: int, messages: Sequence[Message], many: bool = False, /) -> None:
         self.entries += [effects.Deliver(sub, message) for message in messages]
 
-    def gap(self, sub: int, gap: Gap, /) -> None:
+    def gap(self, sub: int, gap: Gap, many: bool = False, /) -> None:
         self.entries.append(effects.Gap(sub, gap.topic, gap.from_, gap.to, gap.missed, gap.reason))
 
     def joined(self, sub: int, topics: tuple[str, ...], denied: tuple[Denial, ...], /) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from hanzoai.pubsub.runtime.inbox import denial_error
-from hanzoai.pubsub.values import Gap
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -13,7 +12,7 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.errors import PubSubError
     from hanzoai.pubsub.generated.wire import Denial, Message, Publication
     from hanzoai.pubsub.runtime.inbox import Inbox
-    from hanzoai.pubsub.values import PresenceChange
+    from hanzoai.pubsub.values import Gap, PresenceChange
 
 _OWN_IDS: Final = 10_000
 """Maximum remembered ids of own messages with ``echo=False``, which may be in transit."""
@@ -93,13 +92,19 @@ class Deliveries:
         # Other senders may use the same id.
         return self.user is None or message.sender is None or message.sender.id == self.user
 
-    def deliver_other(self, sub: int, entry: Gap | PresenceChange, /) -> None:
-        """Messages are missing at this point, or a member joined, changed or left."""
+    def gap(self, sub: int, gap: Gap, many: bool = False, /) -> None:
+        """See ``Ports``."""
         inbox = self._inboxes.get(sub)
         if inbox is not None:
             self.near_limit.add(inbox)
-            reader = inbox if isinstance(entry, Gap) else inbox.presence or inbox
-            reader.put_other(entry)
+            inbox.put_other(gap, many)
+
+    def presence_changed(self, sub: int, change: PresenceChange, /) -> None:
+        """See ``Ports``."""
+        inbox = self._inboxes.get(sub)
+        if inbox is not None:
+            self.near_limit.add(inbox)
+            (inbox.presence or inbox).put_other(change)
 
     def joined(self, sub: int, topics: tuple[str, ...], denied: tuple[Denial, ...]) -> Inbox | None:
         """The server has answered; without a granted topic it ends. Returns the inbox, if any."""

@@ -100,7 +100,8 @@ class Driver:
         # Ports that do not use the driver's state.
         deliveries = self.deliveries = Deliveries()
         self.deliver = deliveries.deliver
-        self.gap = self.presence_changed = deliveries.deliver_other
+        self.gap = deliveries.gap
+        self.presence_changed = deliveries.presence_changed
         session = self.session = make_session(options.session(), self, environment.random)
         connection = self._connection = Connection(
             session,

@@ -144,17 +144,18 @@ class Inbox:
                 self._pass_skipped()
         return False
 
-    def put_other(self, entry: Gap | PresenceChange) -> None:
-        """Add a gap or a presence change, in its place."""
+    def put_other(self, entry: Gap | PresenceChange, many: bool = False) -> None:
+        """Add a gap or a presence change, in its place; `many` as in `put`."""
         if self.finished:
             return
-        self._entries.append(entry)
         if isinstance(entry, Gap):
             self._gaps += 1
-            if self._allowed > self._most:  # it is between the messages of a replay
-                self._allowed = max(self._allowed, len(self._entries))
+        self._entries.append(entry)
         self._measure()
-        self._check()
+        if many:
+            self._allowed = max(self._allowed, len(self._entries))
+        else:
+            self._check()
         self._waiters.notify()
 
     def join(self, granted: tuple[str, ...], denied: tuple[Denial, ...]) -> None:

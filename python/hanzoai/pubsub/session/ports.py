@@ -115,11 +115,14 @@ class Ports(Protocol):
     def deliver(self, sub: int, messages: Sequence[Message], many: bool = False, /) -> None:
         """Messages for a subscription, in order, once: consecutive live ones of one topic.
 
-        If `many`, they are several of one answer of the server, of any topics.
+        If `many`, they are of one answer of the server with several messages, of any topics.
         """
 
-    def gap(self, sub: int, gap: Gap, /) -> None:
-        """Messages of a topic are missing at this point in the order of the subscription."""
+    def gap(self, sub: int, gap: Gap, many: bool = False, /) -> None:
+        """Messages of a topic are missing at this point in the order of the subscription.
+
+        If `many`, the gap is in an answer of the server with several messages.
+        """
 
     def joined(self, sub: int, topics: tuple[str, ...], denied: tuple[Denial, ...], /) -> None:
         """The server answered: the active patterns, and those that this answer denied.

@@ -277,16 +277,18 @@ class Subscriptions:
         sub = state.request.sub
         run: list[Message] = []
         gaps, state.gaps = state.gaps, []
-        for step in chain(gaps, steps):
+        shown = [one for one in chain(gaps, steps) if isinstance(one, Gap) or one.type not in TYPES]
+        many = sum(not isinstance(step, Gap) for step in shown) > 1
+        for step in shown:
             if isinstance(step, Gap):
                 if run:
-                    self._deliver(sub, run, len(run) > 1)
+                    self._deliver(sub, run, many)
                     run = []
-                self._ports.gap(sub, step)
-            elif step.type not in TYPES:
+                self._ports.gap(sub, step, many)
+            else:
                 run.append(step)
         if run:
-            self._deliver(sub, run, len(run) > 1)
+            self._deliver(sub, run, many)
         return rest
 
     # ---------------------------------------------------------------- refusals
