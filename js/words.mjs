@@ -21,7 +21,8 @@ const CHECK = new RegExp(
   'g',
 );
 
-const ENTRY = new RegExp(`(\\{(?: code: '\\w+',)?) message: ${STRING} \\}(?=,$)`, 'gm');
+// An empty text is the default of a field, not a text for people.
+const ENTRY = new RegExp(`(\\{(?: code: '\\w+',)?) message: (?!'')${STRING} \\}(?=,$)`, 'gm');
 const MESSAGE = new RegExp(`\\bmessage:\\s+${STRING}(?=[,\\s])`, 'g');
 const REASON = /\breason: '[^'\n]*\.'(?=,\s+again: true)/g;
 const WITHOUT_TEXT = /(\bnew \w+\()undefined(?:,\s*\{\s*\})?,?\s*\)/g;

@@ -43,6 +43,48 @@ globalThis.process?.stdout.write(JSON.stringify([code]));
 await ps.close();
 `;
 
+/** Receives two frames without the `message` that HIP-56 requires, from sockets of its own. */
+const WITHOUT_MESSAGE = `
+import { PubSub } from '@hanzoai/pubsub';
+
+function client(answer) {
+  class Socket extends EventTarget {
+    readyState = 0;
+    bufferedAmount = 0;
+    constructor() {
+      super();
+      queueMicrotask(() => this.tell('open', { readyState: 1 }));
+    }
+    tell(type, fields) {
+      Object.assign(this, fields);
+      this.dispatchEvent(Object.assign(new Event(type), fields));
+    }
+    send(text) {
+      const frame = answer(JSON.parse(text));
+      if (frame) queueMicrotask(() => this.tell('message', { data: JSON.stringify(frame) }));
+    }
+    close(code = 1000) {
+      queueMicrotask(() => this.tell('close', { readyState: 3, code, reason: '' }));
+    }
+  }
+  const options = { token: 'x', transport: 'websocket', reconnect: { maxAttempts: 1 } };
+  return new PubSub({ url: 'wss://example.com/ws', WebSocket: Socket, ...options });
+}
+
+const told = ({ name, code }) => [name, code].join();
+const rejected = client(() => ({ type: 'auth.error', code: 'token_invalid' }));
+const refused = client(({ type, ref }) => {
+  if (type === 'auth') return { type: 'auth.ok', client_id: 'c' };
+  return type === 'subscribe' && { type: 'error', code: 'forbidden', ref };
+});
+const both = [
+  await rejected.connect({ timeout: 5_000 }).catch(told),
+  await refused.subscribe('demo.a', { timeout: 5_000 }).catch(told),
+];
+globalThis.process?.stdout.write(JSON.stringify(both));
+await Promise.all([rejected.close({ timeout: 0 }), refused.close({ timeout: 0 })]);
+`;
+
 async function bundled(options: BuildOptions, contents = PROGRAM): Promise<unknown[]> {
   const folder = mkdtempSync(join(APPLICATION, 'bundle-'));
   const outfile = join(folder, 'program.mjs');
@@ -72,6 +114,13 @@ test('esbuild takes the production build for browsers, which keeps the checks th
 
 test('the production build rejects a handler that a gap would end', async () => {
   assert.deepEqual(await bundled({ platform: 'browser' }, MUTE), ['invalid_option']);
+});
+
+test('the production build reads the errors of a peer that omits their text', async () => {
+  assert.deepEqual(await bundled({ platform: 'browser' }, WITHOUT_MESSAGE), [
+    'AuthError,token_invalid',
+    'PermissionDenied,forbidden',
+  ]);
 });
 
 test('esbuild uses the development build under the condition `development`', async () => {
