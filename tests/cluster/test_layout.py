@@ -92,7 +92,7 @@ async def test_a_returning_node_writes_the_layout_of_a_flushed_store(
         await until(
             lambda: any(
                 record.levelno == logging.ERROR
-                and "this Redis was set up with version" in record.getMessage()
+                and "has set up this Redis with version" in record.getMessage()
                 for record in caplog.records
             )
         )

@@ -258,6 +258,22 @@ async def test_a_peer_that_ignores_the_position_is_not_asked_forever(
     assert await read(api, after=4) == [9, 10]
 
 
+async def test_servers_with_different_positions_that_answer_in_turn_are_reported(
+    api: HttpApi, peer: Peer
+) -> None:
+    def answer(_request: httpx.Request) -> httpx.Response:
+        begin = 10 if len(peer.requests) % 2 else 1
+        messages = [envelope(begin + n) for n in range(3)]
+        # Without this end, the client would ask forever.
+        return ok({"messages": messages, "has_more": len(peer.requests) < 50})
+
+    peer.answer = answer
+    with pytest.raises(Unsupported, match="answer in turn") as caught:
+        await read(api, after=0)
+    assert caught.value.remedy
+    assert len(peer.requests) == 4
+
+
 @pytest.mark.parametrize("more", [False, True])
 async def test_where_everything_older_expires_meanwhile_the_newer_page_is_given(
     api: HttpApi, peer: Peer, more: bool

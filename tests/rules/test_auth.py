@@ -211,7 +211,7 @@ async def test_auth_4_a_fixed_token_that_has_expired_fails_after_one_try_with_a_
     with pytest.raises(TokenExpired) as caught:
         await soon(ps.connect())
     assert ps.state == "failed"
-    assert "callback that returns tokens" in caught.value.remedy
+    assert "callback that returns a new token" in caught.value.remedy
     await clock.advance(600)
     assert len(server.attempts) == 1
     sub = ps.subscribe  # every later call raises the same error

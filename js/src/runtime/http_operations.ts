@@ -28,6 +28,10 @@ const ASK_AGAIN = 60_000;
 
 const NO_POSITIONS = 'The server cannot end a page before a position.';
 
+const TURNS = 'Servers with different positions answer in turn.';
+
+const AFFINITY = DEVELOPMENT ? 'Let the load balancer send each client to one node.' : undefined;
+
 /** What a page ends before. */
 type Place = Partial<Pick<Published, 'id' | 'seq'>>;
 
@@ -193,6 +197,8 @@ export class HttpApi implements Tokens {
     let oldest: Place =
       typeof end === 'object' ? end : { [typeof end === 'string' ? 'id' : 'seq']: end };
     let limits: Limits = options;
+    // Positions fall once if the log has restarted, and again and again if nodes take turns.
+    let restarted = false;
     while (left > 0) {
       const limit = Math.min(left, this._client.options.historyPage);
       let page: HistoryPage;
@@ -225,8 +231,13 @@ export class HttpApi implements Tokens {
         pages.push(messages);
         oldest = messages[0] ?? newest;
       } else {
+        const falls = (newest.seq ?? after) < after;
+        if (falls && restarted) {
+          throw new Unsupported(DEVELOPMENT ? TURNS : undefined, { topic, remedy: AFFINITY });
+        }
+        restarted ||= falls;
         yield* unaborted(messages, options);
-        after = newest.seq ?? after; // less than before if the log has restarted
+        after = newest.seq ?? after;
       }
       if (!has_more) break;
     }

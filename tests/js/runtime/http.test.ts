@@ -296,6 +296,29 @@ test('the history of a peer that ignores the position ends', async () => {
   http.close();
 });
 
+test('history from two servers that answer in turn, with different positions, is rejected', async () => {
+  const { http, ps } = await peculiar((number, response) => {
+    const from = number % 2 ? 10 : 1;
+    const messages = [0, 1, 2].map((n) => ({
+      id: `m${from + n}`,
+      topic: 'a',
+      type: 't',
+      data: from + n,
+      timestamp: 9,
+      seq: from + n,
+    }));
+    // Without this end, the client would ask forever.
+    response.end(JSON.stringify({ messages, has_more: number < 50 }));
+  });
+  const got: unknown[] = [];
+  const reading = async () => {
+    for await (const { data } of ps.history('a', { after: 0 })) got.push(data);
+  };
+  await assert.rejects(reading(), /Servers with different positions answer in turn/);
+  assert.deepEqual(got, [10, 11, 12, 1, 2, 3, 10, 11, 12]);
+  http.close();
+});
+
 test('history that is cancelled gives no further messages, although it has them', async () => {
   const ps = server.client({ token: service, historyPage: 3 });
   for (let data = 0; data < 8; data += 1) await ps.publish('demo.cancelled', { data });

@@ -54,7 +54,7 @@ async def test_a_fixed_token_is_not_tried_twice(server: Any) -> None:
     with pytest.raises(TokenExpired) as caught:
         await rest.publish(one())
     assert route.call_count == 1
-    assert "callback that returns tokens" in caught.value.remedy
+    assert "callback that returns a new token" in caught.value.remedy
     assert OLD not in str(caught.value)
     await rest.close()
 

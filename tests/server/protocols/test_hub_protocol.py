@@ -142,8 +142,11 @@ async def test_a_denied_request_is_answered_with_0_and_logged(
         assert await peer.publish(b"x", b"org.acme.news") == 0
         assert await peer.publish(b"x", b"demo.b") == 0
         assert server.stats.denied == {"hub": 1}
-    assert "alice of hub to read org.acme.news" in caplog.text
-    assert "alice of hub to publish to org.acme.news" in caplog.text
+    assert "listener hub: the access rules do not allow alice to read org.acme.news" in caplog.text
+    assert (
+        "listener hub: the access rules do not allow alice to publish to org.acme.news"
+        in caplog.text
+    )
     async with relay(listener_identities={}) as (_, url), hub(url) as nobody:
         assert (await nobody.subscribe(b"demo.a"))[1] == 0
         assert await nobody.publish(b"x", b"demo.a") == 0

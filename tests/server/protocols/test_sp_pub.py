@@ -120,7 +120,7 @@ async def test_a_subscriber_without_permission_gets_nothing_and_is_logged(
         assert await peer.read(8) == PUB
         await until(lambda: server.stats.refused.get("forbidden") == 1)
         assert server.stats.broken == {}
-    assert "anonymous of sp_pub to read **" in caplog.text
+    assert "listener sp_pub: the access rules do not allow anonymous to read **" in caplog.text
 
 
 async def test_a_hello_that_comes_before_its_connection_has_entered_subscribes() -> None:

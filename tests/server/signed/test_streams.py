@@ -203,7 +203,7 @@ async def test_a_stream_without_an_identity_is_an_unauthenticated_client(
     async with broker(listener_identities={}) as (server, url), stream(url, SUBSCRIBER) as one:
         assert await one.ended() == b""
         assert server.stats.broken == {"signed_stream.forbidden": 1}
-    assert "anonymous of signed_stream to use signed." in caplog.text
+    assert "do not allow anonymous to use signed." in caplog.text
 
 
 async def test_a_message_of_a_stream_reaches_clients_of_hip_56_and_theirs_the_stream() -> None:

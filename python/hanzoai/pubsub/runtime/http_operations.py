@@ -212,6 +212,7 @@ class HttpApi:
         pages: list[Sequence[Message]] = []
         left = sys.maxsize if limit is None else limit
         last: tuple[str, int | None] | None = None
+        restarted = False
         while left > 0:
             size = min(left, self._driver.options.history_page)
             call = rest_calls.history(
@@ -244,9 +245,19 @@ class HttpApi:
                 # Several senders can use one id; only some servers read the position.
                 before, before_seq = messages[0].id, messages[0].seq
             else:
+                position = messages[-1].seq or after
+                if position < after:
+                    # The log has restarted, or servers with different positions take turns.
+                    if restarted:
+                        raise Unsupported(
+                            "Servers with different positions answer in turn.",
+                            remedy="Let the load balancer send each client to one node.",
+                            topic=topic,
+                        )
+                    restarted = True
                 for message in messages:
                     yield message
-                    after = message.seq or after  # less than before if the log has restarted
+                after = position
             if not page.has_more:
                 break
         for messages in reversed(pages):
