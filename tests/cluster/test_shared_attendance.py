@@ -6,12 +6,13 @@ import asyncio
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pubsub_server.errors import ServiceError
-from pubsub_server.hub import large_subscriptions, shared_attendance
+from pubsub_server.hub import large_subscriptions, shared_attendance, stream_pace
 from pubsub_server.shared import turns
 from pubsub_server.shared.connection import PAUSED
 from pubsub_server.shared.roster import MemberChange
@@ -267,6 +268,39 @@ async def test_a_stream_of_a_topic_that_always_changes_receives_the_lists_that_w
         assert users((await events.event("presence")).json["members"]) == ["ann"]
         reading.open()
         assert users((await events.event("presence")).json["members"]) == ["ann", "bob"]
+
+
+async def test_a_pause_of_streams_also_holds_while_a_list_is_read_again_for_others(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream_pace, "LARGE", 1)
+    monkeypatch.setattr(stream_pace, "BYTES_PER_SECOND", 1)
+    async with (
+        one(store) as (node, reading, bob, _),
+        stream(node, node.token("eve"), topics="demo.*", presence="true") as events,
+    ):
+        await events.event("subscribed")
+        await bob.subscribe(TOPIC)
+        await snapshot(bob)
+        await events.event("presence")
+        attendance = reading.attendance
+        read, outdated = attendance._roster.read, iter(range(5))
+        shown: list[str] = []
+
+        async def read_outdated(topics: Sequence[str]) -> Present:
+            present: Present = await read(topics)
+            if next(outdated, None) is not None:
+                attendance._reading[TOPIC] = present.at[TOPIC]
+            return present
+
+        attendance._roster.read = read_outdated
+        monkeypatch.setattr(attendance._pace, "shown", lambda topic, size: shown.append(topic))
+        attendance.missed([TOPIC], anything=False)
+        assert users(await snapshot(bob)) == ["bob"]
+        assert shown == []
+        attendance._pace._pauses[TOPIC].due(inf)
+        assert users((await events.event("presence")).json["members"]) == ["bob"]
+        assert shown == [TOPIC]
 
 
 async def test_a_list_that_could_not_be_read_is_shown_when_it_can(

@@ -490,11 +490,16 @@ class SharedAttendance(Attendance):
                 self._remember(topic)
             else:
                 self._known.pop(topic, None)
+            # The first list that is shown may begin a pause; the other encoders need it too.
+            paused = self._pace.pauses(topic)
             encoded: dict[Encoder, bytes] = {}
             for connection in watchers:
                 encoder = connection.encoder
                 changes = encoder.presence is Attends.CHANGES
                 if changes and (outdated or not everyone):
+                    continue
+                if paused and not changes:
+                    self._pace.changed(topic)
                     continue
                 if encoder not in encoded:
                     members = self._members(present.members[topic])

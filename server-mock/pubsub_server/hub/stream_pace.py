@@ -47,6 +47,10 @@ class StreamPace:
         else:
             pause.changed = True
 
+    def pauses(self, topic: str) -> bool:
+        """Whether a pause of the topic has begun and has not ended."""
+        return topic in self._pauses
+
     def shown(self, topic: str, size: int) -> None:
         """A snapshot with this many bytes was created: if it is large, pause."""
         if size < LARGE:
