@@ -13,6 +13,8 @@ export type HistoryState = 'more' | 'loading' | 'beginning' | 'full' | 'failed';
 /** Loads older messages. */
 export class History {
   readonly state: Signal<HistoryState> = new Signal<HistoryState>('more');
+  /** The number of the last load. */
+  private _load = 0;
 
   constructor(
     private readonly _ps: PubSub,
@@ -33,8 +35,10 @@ export class History {
       this.state.value = 'full';
       return;
     }
+    this._load += 1;
+    const load = this._load;
+    const { generation, oldest: before } = this._feed;
     this.state.value = 'loading';
-    const before = this._feed.oldest;
     this._feed.loading = true;
     let next: HistoryState = 'failed';
     try {
@@ -42,18 +46,15 @@ export class History {
       for await (const message of this._ps.history(topic, { before, limit: PAGE })) {
         page.push(message);
       }
-      // Another topic was shown meanwhile, or the list was cleared: the page does not fit any more.
-      if (topic !== this._feed.narrowed.peek() || before !== this._feed.oldest) {
-        this.state.value = 'more';
-        return;
-      }
-      this._feed.prepend(topic, page);
+      // Otherwise the page does not fit any more.
+      if (generation === this._feed.generation) this._feed.prepend(topic, page);
       next = page.length < PAGE ? 'beginning' : 'more';
     } catch (error) {
       this._notify(error);
-    } finally {
-      this._feed.loading = false;
     }
-    if (topic === this._feed.narrowed.peek()) this.state.value = next;
+    // Another topic was shown meanwhile, and is loading.
+    if (load !== this._load) return;
+    this._feed.loading = false;
+    this.state.value = generation === this._feed.generation ? next : 'more';
   }
 }

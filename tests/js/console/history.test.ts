@@ -5,6 +5,7 @@ import type { HistoryOptions, Message, PubSub } from '../../../js/src/index.js';
 import { History } from '../../../server-mock/console/src/history.js';
 import { Feed, OLDER_MAX } from '../../../server-mock/console/src/messages/feed.js';
 import { deferred } from '../runtime/server.js';
+import { turns } from '../runtime/virtual.js';
 
 const PAGE = 50;
 
@@ -30,7 +31,7 @@ function console_(from: number, to: number) {
   const gate = { opened: Promise.resolve() };
   async function* pages(_: string, { before, limit = 0 }: HistoryOptions) {
     asked.push((before as Message | undefined)?.seq);
-    const end = (before as Message | undefined)?.seq ?? 0;
+    const end = (before as Message | undefined)?.seq ?? 4;
     await gate.opened;
     for (let seq = Math.max(1, end - limit); seq < end; seq += 1) yield message(seq);
   }
@@ -86,6 +87,34 @@ test('a page that arrives after the list was left or cleared is not added', asyn
     await older;
     assert.deepEqual([history.state.peek(), shown()], ['more', before]);
   }
+});
+
+test('the end of a load of another topic does not disturb the load of this one', async () => {
+  const { feed, history, gate } = console_(171, 175);
+  const gates = [deferred<undefined>(), deferred<undefined>()] as const;
+  gate.opened = gates[0].promise as Promise<never>;
+  const first = history.older();
+  feed.narrow('b');
+  await turns(1);
+  gate.opened = gates[1].promise as Promise<never>;
+  const second = history.older();
+  gates[0].resolve(undefined);
+  await first;
+  assert.deepEqual([history.state.peek(), feed.loading], ['loading', true]);
+  gates[1].resolve(undefined);
+  await second;
+  assert.deepEqual([history.state.peek(), feed.loading], ['beginning', false]);
+});
+
+test('the newest page is added although a first message arrives while it loads', async () => {
+  const { history, arrive, gate, shown } = console_(1, 0);
+  const opened = deferred<undefined>();
+  gate.opened = opened.promise as Promise<never>;
+  const older = history.older();
+  arrive(9, 9);
+  opened.resolve(undefined);
+  await older;
+  assert.deepEqual([history.state.peek(), shown()], ['beginning', [1, 2, 3, 9]]);
 });
 
 test('there is no hole between a page and the newest messages that arrive while it loads', async () => {

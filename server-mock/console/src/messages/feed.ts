@@ -31,6 +31,8 @@ export class Feed {
   connectedAt = 0;
   /** Whether a page of history is loading, which has to join the entries that are shown now. */
   loading = false;
+  /** Increases when another topic is shown, or the list is cleared. */
+  generation = 0;
   private readonly _buffer = new MessageBuffer(CAPACITY);
   private _pending: Incoming[] = [];
   private _older: Entry[] = [];
@@ -101,6 +103,7 @@ export class Feed {
   narrow(topic: string | undefined): void {
     if (topic === this.narrowed.peek()) return;
     this._older = [];
+    this.generation += 1;
     this.narrowed.value = topic;
     this._touch();
   }
@@ -114,6 +117,7 @@ export class Feed {
   /** Remove all entries. */
   clear(): void {
     this._buffer.clear();
+    this.generation += 1;
     this._older = [];
     this._pending = [];
     this.waiting.value = 0;
