@@ -9,6 +9,7 @@ import { createRequire } from 'node:module';
 import { dirname, join, relative, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
+import { withValues } from './constant_values.mjs';
 import { exposedNames, SHORTENED } from './internal_names.mjs';
 import { shortNames } from './short_names.mjs';
 import { withoutWords } from './words.mjs';
@@ -44,21 +45,6 @@ const TARGET = 'es2022';
 
 /** Defines the constant of src/build.ts, so that the bundler does not even parse excluded code. */
 const BUILD = /^import \{ DEVELOPMENT \} from '[^']*';$/m;
-
-/** A constant of one module that is a number or a text. */
-const CONSTANT = /^const ([A-Z][A-Z_]*) = ([\d_]+|'[^'\\\n]*');$/gm;
-
-/**
- * Writes the values of constants instead of their names, but not in texts. The bundler does this
- * only with numbers, in modules without imports. Line numbers don't change.
- */
-function withValues(source) {
-  const constants = [...source.matchAll(CONSTANT)];
-  const values = new Map(constants.map(([, name, value]) => [name, `(${value})`]));
-  const names = [...values.keys()].map((name) => `(?<!const |\\.)\\b${name}\\b`);
-  const found = new RegExp(["'(?:\\\\.|[^'\\\\\\n])*'", ...names].join('|'), 'g');
-  return source.replace(found, (one) => values.get(one) ?? one);
-}
 
 /** Sources that the first entry loads at once for the client. */
 const CLIENT = './src/client.ts';
