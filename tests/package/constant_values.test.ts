@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
+// @ts-expect-error: scripts of the build have no types.
 import { withValues } from '../../js/constant_values.mjs';
 
 test('the build writes the values of constants in code, also within templates', () => {

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
+// @ts-expect-error: scripts of the build have no types.
 import { withoutWords } from '../../js/words.mjs';
 
 test('the production build leaves out remedies and the texts of errors about arguments', () => {
