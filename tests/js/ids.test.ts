@@ -23,6 +23,24 @@ test('ids sort in the order of their creation, also while the clock stops or goe
   assert.equal(new Set(ids).size, ids.length);
 });
 
+test('an id is greater than one that the random part carried into the next millisecond', () => {
+  let [now, digit] = [1_000, 31];
+  const maker = new IdMaker(
+    () => now,
+    (count) => new Uint8Array(count).fill(digit),
+  );
+  const ids = [maker.messageId(), maker.messageId()];
+  assert.equal(ids[1], 'msg_00000000Z90000000000000000');
+  [now, digit] = [1_001, 0];
+  ids.push(maker.messageId());
+  now = 1_002;
+  ids.push(maker.messageId());
+  assert.deepEqual(ids.slice(2), [
+    'msg_00000000Z90000000000000001',
+    'msg_00000000ZA0000000000000000',
+  ]);
+});
+
 test('ids of one process are all different', () => {
   const ids = Array.from({ length: 5_000 }, messageId);
   assert.equal(new Set(ids).size, ids.length);

@@ -44,6 +44,8 @@ export class IdMaker {
       while (text[at] === 'Z') at -= 1;
       const next = ALPHABET.indexOf(text.charAt(at)) + 1;
       this._text = (text.slice(0, at) + ALPHABET[next]).padEnd(text.length, '0');
+      // A carry moved the time on: the next id of that millisecond has to be greater.
+      if (at < TIME_DIGITS) this._last += 1;
     }
     return `msg_${this._text}`;
   }
