@@ -66,6 +66,7 @@ async def test_every_selection_is_complete_and_in_order_although_senders_share_i
             for user in ("ann", "bob", "eve")
         ]
         for number in range(60):
+            await server.clock.advance(rng.randrange(4) / 1000)
             try:
                 await rng.choice(clients).publish(
                     TOPIC, {"data": number, "id": f"m{rng.randrange(25)}"}
@@ -75,8 +76,12 @@ async def test_every_selection_is_complete_and_in_order_although_senders_share_i
         ps = clients[0]
         log = await read(ps)
         assert len({message.id for message in log}) < len(log)
+        since: set[int] = set()
         for _ in range(100):
             options, chosen = choose(rng, log)
             assert await read(ps, **options) == chosen, options
+            if "since" in options:
+                since.add(len(chosen))
+        assert since - {0}
         for one in clients:
             await one.close()
