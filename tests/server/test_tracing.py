@@ -14,7 +14,15 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 
-from hanzoai.pubsub import Message, PermissionDenied, PubSub, PubSubClient, ReplyError
+from hanzoai.pubsub import (
+    InvalidOption,
+    Message,
+    PermissionDenied,
+    Published,
+    PubSub,
+    PubSubClient,
+    ReplyError,
+)
 from hanzoai.pubsub.tracing import Tracing
 from pubsub_server.testing import running_server
 
@@ -150,6 +158,27 @@ async def test_the_trace_context_is_added_to_the_existing_meta(
     assert metas[2] == metas[3]
     assert all(meta["traceparent"].startswith("00-") for meta in metas)
     assert f"{mine.get_span_context().trace_id:032x}" in metas[4]["traceparent"]
+
+
+async def test_publish_many_takes_and_rejects_the_same_with_and_without_traces(
+    spans: InMemorySpanExporter,
+) -> None:
+    async with asyncio.timeout(BOUND), running_server() as node:
+        for tracing in (None, Tracing()):
+            async with client(node, tracing) as ps:
+                given: Any
+                for given in (5, None, {"topic": "demo.x", "data": 1}):
+                    with pytest.raises(InvalidOption, match="messages") as caught:
+                        await ps.publish_many(given)
+                    assert caught.value.field == "messages"
+                given = (("demo.x", {"data": number}) for number in range(3))
+                results = await ps.publish_many(given)
+                assert [type(result) for result in results] == [Published] * 3
+    counts = [
+        (span.attributes or {}).get("messaging.batch.message_count")
+        for span in spans.get_finished_spans()
+    ]
+    assert counts == [None, None, None, 3]
 
 
 async def test_a_batch_has_one_span_that_is_the_parent_of_its_messages(

@@ -7,7 +7,7 @@ through: the spans of subscribers are children of the publisher's.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -16,7 +16,7 @@ from hanzoai.pubsub.generated.wire import Publication
 from hanzoai.pubsub.payload_models import is_model
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Callable, Generator
 
     from opentelemetry.trace import Span, TracerProvider
 
@@ -88,12 +88,18 @@ class Tracing:
 
     @contextmanager
     def publishing_many(
-        self, messages: Sequence[tuple[str, Outgoing] | Mapping[str, Any] | Publication]
-    ) -> Generator[list[tuple[str, Outgoing] | Mapping[str, Any]]]:
+        self, messages: Iterable[tuple[str, Outgoing] | Mapping[str, Any] | Publication]
+    ) -> Generator[Iterable[tuple[str, Outgoing] | Mapping[str, Any] | Publication]]:
         """Create a span `pubsub.publish` around publishes; each message gets its context."""
         with self._span("pubsub.publish", self._trace.SpanKind.PRODUCER, None) as span:
-            span.set_attribute("messaging.batch.message_count", len(messages))
-            yield [self._item(item) for item in messages]
+            given = cast("object", messages)
+            if not isinstance(given, Iterable) or isinstance(given, Mapping):
+                # `publish_many` rejects a value that is not a list.
+                yield messages
+                return
+            sent = [self._item(item) for item in messages]
+            span.set_attribute("messaging.batch.message_count", len(sent))
+            yield sent
 
     def _item(
         self, item: tuple[str, Outgoing] | Mapping[str, Any] | Publication
