@@ -300,9 +300,14 @@ async def test_the_permissions_on_a_topic_are_named(
     ("answer", "code", "expected_text"),
     [
         (
-            httpx.Response(503, json={"code": "unavailable", "detail": "the store is away"}),
+            httpx.Response(503, json={"code": "unavailable", "detail": "The store is away."}),
             "unavailable",
-            "the history cannot be read: the store is away",
+            "the history cannot be read: The store is away.",
+        ),
+        (
+            httpx.Response(503, html="<h1>Service Unavailable</h1>"),
+            "unavailable",
+            "the history cannot be read: a gateway in front of the server answers 503.",
         ),
         (httpx.ReadTimeout("late"), "unavailable", "the server did not answer in 30 s"),
         (TimeoutError(), "unavailable", "the server did not answer in 30 s"),
@@ -320,6 +325,8 @@ async def test_a_server_that_cannot_read_its_store_is_not_called_healthy(
         finding = await found.check_access("demo.a")
     assert reported(finding) == (Status.FAILED if code else Status.OK, code)
     assert expected_text in finding.message
+    assert not finding.message.endswith("..")
+    assert ("store" in (finding.remedy or "")) == (bool(code) and "gateway" not in expected_text)
 
 
 async def test_a_refused_question_about_access_is_reported(respx_mock: respx.MockRouter) -> None:

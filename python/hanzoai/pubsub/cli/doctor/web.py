@@ -300,10 +300,18 @@ class Web:
             if answer.status_code != 503:
                 return None
             code, message, _ = await _problem(answer)
+            if "code" not in _object(answer):
+                return failed(
+                    "access",
+                    code,
+                    f"{topic}: the history cannot be read: a gateway in front of the server "
+                    "answers 503.",
+                    "Check that the gateway or proxy reaches the server.",
+                )
         return failed(
             "access",
             code,
-            f"{topic}: the history cannot be read: {message}.",
+            f"{topic}: the history cannot be read: {message.removesuffix('.')}.",
             "Check the store of the server, such as Redis, and the log of the server.",
         )
 
