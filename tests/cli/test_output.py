@@ -89,12 +89,20 @@ def test_a_full_stop_separates_an_error_from_its_remedy(monkeypatch: pytest.Monk
     assert "not a number. See --help." in first
 
 
-def test_a_remedy_names_flags_instead_of_options_of_the_sdk() -> None:
+@pytest.mark.parametrize(
+    ("remedy", "expected"),
+    [
+        (
+            "`rest_url` was derived from `url`; pass `rest_url` (HANZO_PUBSUB_REST_URL).",
+            "--rest-url was derived from --url; pass --rest-url (HANZO_PUBSUB_REST_URL).",
+        ),
+        ("Pass the id of a message as `before`.", "Pass the id of a message as --before."),
+    ],
+)
+def test_a_remedy_names_flags_instead_of_options_of_the_sdk(remedy: str, expected: str) -> None:
     err = io.StringIO()
-    remedy = "`rest_url` was derived from `url`; pass `rest_url` (HANZO_PUBSUB_REST_URL)."
     Output(out=io.StringIO(), err=err).error(PubSubError("not_found", "Gone.", remedy=remedy))
-    shown = json.loads(err.getvalue())["remedy"]
-    assert shown == "--rest-url was derived from --url; pass --rest-url (HANZO_PUBSUB_REST_URL)."
+    assert json.loads(err.getvalue())["remedy"] == expected
 
 
 def test_no_color_removes_colours_and_keeps_bold_text(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -196,9 +196,9 @@ def count(text: str) -> int:
 
 
 def number(text: str) -> int:
-    """An integer of at least 0."""
+    """An integer from 0 to the largest that JSON numbers represent exactly."""
     if not (text.isascii() and text.isdigit() and int(text) < 2**53):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 0")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 to {2**53 - 1:,}")
     return int(text)
 
 

@@ -38,7 +38,7 @@ _REMEDIES: Final = {
 }
 """Remedies for which the error names an option of the SDK."""
 
-_FLAGS: Final = {"`rest_url`": "--rest-url", "`url`": "--url"}
+_FLAGS: Final = {"`rest_url`": "--rest-url", "`url`": "--url", "`before`": "--before"}
 """Options of the SDK that other remedies name, and their flags."""
 
 
