@@ -33,12 +33,15 @@ def _receive(room: Json) -> str:
 
 
 def _publish(room: Json) -> str:
-    python = room["Python"]["32"]["hanzoai.pubsub"]["median"]["per_second"]
-    node = room["TypeScript"]["32"]["@hanzoai/pubsub"]["median"]["per_second"]
+    found = []
+    for flight, meaning in (("32", "with 32 in flight"), ("1", "one at a time")):
+        python = room["Python"][flight]["hanzoai.pubsub"]["median"]["per_second"]
+        node = room["TypeScript"][flight]["@hanzoai/pubsub"]["median"]["per_second"]
+        rates = f"Python {_thousands(python)} per second, Node {_thousands(node)}"
+        found.append(f"{meaning}: {rates}")
     return (
         "| how many messages one program publishes, each acknowledged | "
-        f"Python {_thousands(python)} per second, Node {_thousands(node)} | "
-        "[publishing](#publishing) |"
+        f"{'; '.join(found)} | [publishing](#publishing) |"
     )
 
 
