@@ -41,8 +41,9 @@ export interface HistoryOptions {
   readonly since?: Since | undefined;
   /**
    * Only messages older than this one: a message of the topic, what `publish` returned, a position
-   * (`seq`), or an id. Several senders can use the same id, so prefer a message or a position. If no
-   * retained message has the id, there are none. Not together with `after`.
+   * (`seq`), or an id. What `publish` returned must be for a message of this topic that history
+   * retains. Several senders can use the same id, so prefer a message or a position. If no retained
+   * message has the id, there are none. Not together with `after`.
    */
   readonly before?: Message | Pick<Published, 'id' | 'seq'> | number | string | undefined;
   /** Only messages after this position; the client requests further pages during the iteration. */

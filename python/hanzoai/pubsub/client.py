@@ -387,6 +387,7 @@ class PubSubClient:
 
         Raises:
             InvalidTopic: The topic is not valid or has a wildcard.
+            InvalidOption: An argument, or a field of the message, is not valid.
             InvalidPayload: The data is not JSON.
             PayloadTooLarge: The data is larger than the limit.
             SchemaError: The server has a contract for the topic, which the payload does not match.
@@ -428,6 +429,8 @@ class PubSubClient:
         Raises:
             InvalidTopic: A topic is not valid; nothing was sent. As in the errors below, ``field``
                 begins with the number of the item, such as ``[3].topic``.
+            InvalidOption: ``messages`` is not a list, or an argument or a field of a message is not
+                valid; nothing was sent.
             InvalidPayload: A payload is not JSON; nothing was sent.
             PayloadTooLarge: A payload is larger than the limit; nothing was sent.
         """
@@ -576,7 +579,8 @@ class PubSubClient:
             since: Only messages newer than this time: Unix milliseconds, a datetime with a time
                 zone, or a timedelta before now.
             before: Only messages older than this one: a message of the topic, what ``publish``
-                returned, a position (``seq``), or an id. Several senders can use the same id, so
+                returned, a position (``seq``), or an id. What ``publish`` returned must be for a
+                message of this topic that history retains. Several senders can use the same id, so
                 prefer a message or a position. If no retained message has the id, there are none.
                 Not together with ``after``.
             after: Only messages after this position; the client requests further pages during the

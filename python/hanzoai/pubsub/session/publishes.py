@@ -199,7 +199,10 @@ class Publishes:
         self._spent = max(least, spent - peer.rate * interval)
 
     def take_turn(self) -> bool:
-        """Whether an update of presence may be sent now: it takes turns with waiting publishes."""
+        """Whether an update of presence may be sent now: it takes turns with waiting publishes.
+
+        If it may, it counts against the rate.
+        """
         peer = cast("Peer", self._context.peer)
         left = peer.burst * 1000 - self._spent
         theirs = not self._sent_last and left <= self._queued[0] * 1000
