@@ -18,7 +18,7 @@ const NOT_CODE = [
 ];
 
 /**
- * Return TypeScript with values in place of names, but not in comments, texts and patterns. Line
+ * Return TypeScript with values instead of names, but not in comments, texts and patterns. Line
  * numbers don't change, for source maps.
  *
  * @param {string} source

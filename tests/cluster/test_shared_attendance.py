@@ -293,8 +293,11 @@ async def test_a_pause_of_streams_also_holds_while_a_list_is_read_again_for_othe
                 attendance._reading[TOPIC] = present.at[TOPIC]
             return present
 
+        def note(topic: str, size: int) -> None:
+            shown.append(topic)
+
         attendance._roster.read = read_outdated
-        monkeypatch.setattr(attendance._pace, "shown", lambda topic, size: shown.append(topic))
+        monkeypatch.setattr(attendance._pace, "shown", note)
         attendance.missed([TOPIC], anything=False)
         assert users(await snapshot(bob)) == ["bob"]
         assert shown == []
