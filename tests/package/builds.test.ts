@@ -85,6 +85,19 @@ globalThis.process?.stdout.write(JSON.stringify(both));
 await Promise.all([rejected.close({ timeout: 0 }), refused.close({ timeout: 0 })]);
 `;
 
+/** Reads history with `before: null`, and prints the query of the request. */
+const NO_END = `
+import { PubSub } from '@hanzoai/pubsub';
+
+const fetch = async (url) => {
+  globalThis.process?.stdout.write(JSON.stringify([new URL(url).search]));
+  return new Response('{"messages":[]}', { headers: { 'content-type': 'application/json' } });
+};
+const ps = new PubSub({ url: 'wss://example.com', token: 'x', fetch });
+await ps.history('demo.a', { before: null, limit: 5 }).next();
+await ps.close();
+`;
+
 async function bundled(options: BuildOptions, contents = PROGRAM): Promise<unknown[]> {
   const folder = mkdtempSync(join(APPLICATION, 'bundle-'));
   const outfile = join(folder, 'program.mjs');
@@ -121,6 +134,10 @@ test('the production build reads the errors of a peer that omits their text', as
     'AuthError,token_invalid',
     'PermissionDenied,forbidden',
   ]);
+});
+
+test('the production build reads the newest history before null', async () => {
+  assert.deepEqual(await bundled({ platform: 'browser' }, NO_END), ['?limit=5']);
 });
 
 test('esbuild uses the development build under the condition `development`', async () => {

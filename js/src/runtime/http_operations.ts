@@ -14,7 +14,7 @@ import type { Envelope, PresenceMember, Publication } from '../generated/wire.js
 import * as calls from '../http/calls.js';
 import { type Limits, Rest, type Tokens } from '../http/rest.js';
 import type { Acked } from '../session/ports.js';
-import { checkNumber, checkType, invalid } from '../settings/checks.js';
+import { checkNumber, checkType, invalid, kind } from '../settings/checks.js';
 import { checkName } from '../topic_names.js';
 import type { Message, Published, Since, TokenReason } from '../values.js';
 import { isObject } from '../wire/guard.js';
@@ -78,7 +78,12 @@ function checkEnd(topic: string, before: NonNullable<HistoryOptions['before']>):
   }
   const given: object = isObject(before) ? before : { id: before };
   const { id, seq, topic: other, ttl } = given as Partial<Message>;
-  checkType('before', id ?? null, 'string', remedy);
+  if (typeof id !== 'string') {
+    const isMissing = given === before && (id ?? undefined) === undefined;
+    throw isMissing
+      ? invalid('before', 'has no `id`', remedy)
+      : invalid(given === before ? 'before.id' : 'before', `is ${kind(id)}`, remedy);
+  }
   if (id === '') throw invalid('before', 'is empty', remedy);
   if (seq !== undefined) checkNumber('before.seq', seq, [0, Number.MAX_SAFE_INTEGER, 'a position']);
   const fitting = `Pass a message from the history of ${topic}, or a position.`;
@@ -196,7 +201,7 @@ export class HttpApi implements Tokens {
     const { before: end } = options;
     let { after, limit: left = Infinity } = options;
     let oldest: Place =
-      typeof end === 'object' ? end : { [typeof end === 'string' ? 'id' : 'seq']: end };
+      typeof end === 'object' ? (end ?? {}) : { [typeof end === 'string' ? 'id' : 'seq']: end };
     let limits: Limits = options;
     // Positions fall once if the log has restarted, and again and again if nodes take turns.
     let restarted = false;

@@ -348,7 +348,7 @@ test('history ends before a message, a result, a position, or an id', async () =
   const topic = 'demo.before';
   const results: Published[] = [];
   for (let data = 0; data < 8; data += 1) {
-    const id = `m${data % 4}`;
+    const id = data === 6 ? 'once' : `m${data % 4}`;
     results.push(await (data < 4 ? ps : other).publish(topic, { data, id }));
   }
   await other.close();
@@ -364,6 +364,26 @@ test('history ends before a message, a result, a position, or an id', async () =
       (await read({ before, limit: 4 })).map(({ data }) => data),
       [1, 2, 3, 4],
     );
+  }
+  assert.deepEqual(
+    (await read({ before: 'once', limit: 4 })).map(({ data }) => data),
+    [2, 3, 4, 5],
+  );
+  await ps.close();
+});
+
+test('an end of history that is no message, position or id is reported', async () => {
+  const ps = server.client({ token: service });
+  for (const [before, field, message] of [
+    [null, 'before', '`before` is null.'],
+    [true, 'before', '`before` is a boolean.'],
+    ['', 'before', '`before` is empty.'],
+    [{}, 'before', '`before` has no `id`.'],
+    [{ seq: 5 }, 'before', '`before` has no `id`.'],
+    [{ id: 5 }, 'before.id', '`before.id` is a number.'],
+  ]) {
+    const reading = Reflect.apply(ps.history, ps, ['a', { before }]).next();
+    await assert.rejects(reading, { code: 'invalid_option', field, message });
   }
   await ps.close();
 });
