@@ -61,7 +61,7 @@ export async function publishMany(
     const item = prepare(topic, message, maxPayload);
     if (item) items.push(item);
     else {
-      const at = DEVELOPMENT ? { item: items.length } : undefined;
+      const at = DEVELOPMENT ? { item: items.length, isPair: message !== given } : undefined;
       (await texts(driver, options)).refuseMessage(topic, message, maxPayload, at);
     }
   }

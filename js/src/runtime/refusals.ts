@@ -31,9 +31,11 @@ import { unixMs } from './times.js';
 interface Given extends Pick<PublishOptions, 'ttl' | 'id'> {
   /** The number of the item of `publishMany`. */
   readonly item?: number | undefined;
+  /** Whether that item is a pair. */
+  readonly isPair?: boolean | undefined;
 }
 
-/** The text about a field of a message. */
+/** The problem of a field of a message. */
 const EXPECTED: Readonly<Record<string, string>> = {
   type: 'must be a text of 1 to 128 characters',
   ttl: 'must be a whole number of seconds, 0 or more',
@@ -42,6 +44,11 @@ const EXPECTED: Readonly<Record<string, string>> = {
   message: 'is not valid',
 };
 
+function problemOf(field: string, value: unknown): string {
+  const isHalved = typeof value === 'string' && !isPaired(value);
+  return isHalved ? 'contains half of a surrogate pair' : `${EXPECTED[field]}`;
+}
+
 /**
  * Reject a message that cannot be published.
  *
@@ -49,7 +56,7 @@ const EXPECTED: Readonly<Record<string, string>> = {
  * @param message The argument of the program.
  * @param limit Maximum bytes of its JSON data.
  * @param given `ttl` and `id` that override the message's own, or the number of the `item` of
- *   `publishMany`.
+ *   `publishMany` and whether it is a pair.
  * @throws InvalidTopic The topic is not valid.
  * @throws InvalidPayload There is no message, or its data is missing or not plain JSON.
  * @throws PayloadTooLarge Its data is larger than the limit.
@@ -61,20 +68,16 @@ export function refuseMessage(
   limit: number,
   given: Given = {},
 ): never {
-  if (DEVELOPMENT && given.item !== undefined) refuseItem(topic, message, limit, given.item);
+  if (DEVELOPMENT && given.item !== undefined) refuseItem(topic, message, limit, given, given.item);
   // A call without arguments; an item of a batch contains its topic.
   if (DEVELOPMENT && topic === undefined && message === undefined) checkName(topic, 'topic');
   return refuse(topic, message, limit, given);
 }
 
-function refuse(
-  topic: unknown,
-  message: unknown,
-  limit: number,
-  given: Given,
-  isItem?: boolean,
-): never {
-  if (topic === undefined && (isItem ? !isObject(message) : Array.isArray(message))) {
+function refuse(topic: unknown, message: unknown, limit: number, given: Given): never {
+  const isItem = DEVELOPMENT && given.item !== undefined;
+  const isPair = DEVELOPMENT && given.isPair;
+  if (topic === undefined && !isPair && (isItem ? !isObject(message) : Array.isArray(message))) {
     throw new InvalidPayload(DEVELOPMENT ? `An item is ${kind(message)}.` : undefined, {
       remedy: 'Give [topic, { type, data }] pairs.',
       field: 'messages',
@@ -106,7 +109,7 @@ function refuse(
       topic: String(topic),
     });
   }
-  if (DEVELOPMENT && isItem && topic === undefined && fields.topic === undefined) {
+  if (isItem && topic === undefined && fields.topic === undefined) {
     throw new InvalidTopic('It has no `topic`.', {
       remedy: 'Give [topic, { type, data }] pairs.',
     });
@@ -129,7 +132,10 @@ function refuse(
   });
   if (!wrong) checkPublication({ topic: name, data, ...(meta && { meta }) }, limit);
   const field = wrong?.name ?? 'message';
-  throw new InvalidOption(`\`${field}\` ${EXPECTED[field]}.`, { field, topic: name });
+  throw new InvalidOption(`\`${field}\` ${problemOf(field, options[field])}.`, {
+    field,
+    topic: name,
+  });
 }
 
 function checkFields(message: object): void {
@@ -144,9 +150,15 @@ function checkFields(message: object): void {
 }
 
 /** Reject an item of `publishMany`: the error has its number. */
-function refuseItem(topic: unknown, message: unknown, limit: number, item: number): never {
+function refuseItem(
+  topic: unknown,
+  message: unknown,
+  limit: number,
+  given: Given,
+  item: number,
+): never {
   try {
-    return refuse(topic, message, limit, {}, true);
+    return refuse(topic, message, limit, given);
   } catch (error) {
     const { message: problem, field = 'topic' } = error as PubSubError;
     const place = field === 'messages' ? `[${item}]` : `[${item}].${field}`;

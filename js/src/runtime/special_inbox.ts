@@ -5,7 +5,7 @@ import { checkType, invalid, kind, PATTERNS_MAX } from '../settings/checks.js';
 import { isWildcard } from '../topics.js';
 import type { JsonObject, Message } from '../values.js';
 import { isObject, isSome, isText } from '../wire/guard.js';
-import { checkData } from '../wire/payloads.js';
+import { checkData, inWords } from '../wire/payloads.js';
 import type { Client } from './client.js';
 import type { Filter, Inbox } from './inbox.js';
 import type { Publisher } from './publisher.js';
@@ -82,7 +82,9 @@ function checkTypes(types: unknown): ReadonlySet<string> {
     const problem = !Array.isArray(types)
       ? `is ${kind(types)}`
       : types.length
-        ? 'contains something else'
+        ? types.length > PATTERNS_MAX
+          ? `has ${inWords(types.length)} types; a subscription has at most ${inWords(PATTERNS_MAX)}`
+          : 'contains something else'
         : 'is empty';
     throw invalid('types', problem, 'Pass 1 to 1,000 message types of 1 to 128 characters.');
   }

@@ -211,6 +211,43 @@ test('a publish without arguments names the topic', async () => {
   await ps.close();
 });
 
+test('a pair without a topic is reported with its message, as the message of a call is', async () => {
+  const { ps } = virtualClient();
+  for (const [message, kind] of [
+    ['hello', 'a string'],
+    [[1], 'an array'],
+  ]) {
+    const pairs = [[undefined, message]];
+    const error = await received(Reflect.apply(ps.publishMany, ps, [pairs]));
+    assert.equal(error.message, `Item 0: The message is ${kind}, not an object.`);
+    assert.deepEqual([error.code, error.field], ['invalid_payload', '[0].message']);
+  }
+  const { message, field } = await received(Reflect.apply(ps.publishMany, ps, [['hello']]));
+  assert.deepEqual([message, field], ['Item 0: An item is a string.', '[0]']);
+  await ps.close();
+});
+
+test('half of a surrogate pair in a field of a message is reported', async () => {
+  const { ps } = virtualClient();
+  for (const field of ['id', 'type']) {
+    const error = await received(ps.publish('a.b', { data: 1, [field]: 'a\ud800' }));
+    assert.equal(error.message, `\`${field}\` contains half of a surrogate pair.`);
+    assert.equal(error.field, field);
+  }
+  const error = await received(ps.publish('a.b', { data: 1, id: '' }));
+  assert.equal(error.message, '`id` must be a text of 1 to 128 characters.');
+  await ps.close();
+});
+
+test('too many types of a subscription are reported with their number', async () => {
+  const { ps } = virtualClient();
+  const types = Array.from({ length: 1_001 }, (_, n) => `t${n}`);
+  const error = await received(ps.subscribe('a.b', { types }));
+  assert.equal(error.message, '`types` has 1,001 types; a subscription has at most 1,000.');
+  assert.equal(error.field, 'types');
+  await ps.close();
+});
+
 test('a message before its topic is reported as swapped', async () => {
   const { ps } = virtualClient();
   const error = await received(Reflect.apply(ps.publish, ps, [{ data: 1 }, 'a.b']));
