@@ -250,9 +250,12 @@ export class PubSub<Topics extends object = AnyTopics> {
    * Iterate over the retained messages of one topic, oldest first, across all pages.
    *
    * @throws InvalidTopic The topic is not valid.
+   * @throws InvalidOption An option is not valid, or two exclude each other.
    * @throws PermissionDenied The access rules do not allow it.
    * @throws ConnectionFailed The HTTP API could not be reached.
    * @throws OperationTimeout The server did not answer in time.
+   * @throws Unsupported `before` is a position, and the server cannot end a page before one; or servers
+   *   with different positions answer in turn.
    */
   history<Topic extends Allowed<Topics>>(
     topic: Topic,

@@ -594,7 +594,8 @@ class PubSubClient:
             PermissionDenied: The access rules do not allow it.
             ConnectionFailed: The HTTP API could not be reached.
             OperationTimeout: The server did not answer in time.
-            Unsupported: ``before`` is a position, and the server cannot end a page before one.
+            Unsupported: ``before`` is a position, and the server cannot end a page before one; or
+                servers with different positions answer in turn.
         """
         return self._ready().http.history(
             topic, since=since, before=before, after=after, limit=limit, timeout=timeout
