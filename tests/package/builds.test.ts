@@ -98,6 +98,35 @@ await ps.history('demo.a', { before: null, limit: 5 }).next();
 await ps.close();
 `;
 
+/** Prints what a client says of a frame without a required field, and stops. */
+const MALFORMED = `
+import { PubSub } from '@hanzoai/pubsub';
+
+class Socket extends EventTarget {
+  readyState = 0;
+  bufferedAmount = 0;
+  constructor() {
+    super();
+    queueMicrotask(() => this.tell('open', {}));
+  }
+  tell(type, fields) {
+    this.readyState = 1;
+    this.dispatchEvent(Object.assign(new Event(type), fields));
+  }
+  send() {
+    const data = '{"type":"presence.snapshot","members":[]}';
+    queueMicrotask(() => this.tell('message', { data }));
+  }
+  close() {}
+}
+const options = { token: 'x', transport: 'websocket', WebSocket: Socket };
+const ps = new PubSub({ url: 'wss://example.com/ws', ...options });
+ps.on('error', ({ code, message }) => {
+  process.stdout.write(JSON.stringify([code, message]), () => process.exit());
+});
+await ps.connect();
+`;
+
 async function bundled(options: BuildOptions, contents = PROGRAM): Promise<unknown[]> {
   const folder = mkdtempSync(join(APPLICATION, 'bundle-'));
   const outfile = join(folder, 'program.mjs');
@@ -138,6 +167,13 @@ test('the production build reads the errors of a peer that omits their text', as
 
 test('the production build reads the newest history before null', async () => {
   assert.deepEqual(await bundled({ platform: 'browser' }, NO_END), ['?limit=5']);
+});
+
+test('the production build names the bad field of a frame', async () => {
+  assert.deepEqual(await bundled({ platform: 'browser' }, MALFORMED), [
+    'invalid_frame',
+    'bad presence.snapshot.topic',
+  ]);
 });
 
 test('esbuild uses the development build under the condition `development`', async () => {

@@ -227,7 +227,7 @@ function readControl(kind: string, fields: JsonObject): ServerFrame | string {
   }
   const read = validate(SERVER_FRAMES.get(kind) as Guard<ServerFrame>, full);
   if (typeof read !== 'string') return { ...read, ...lists };
-  if (!DEVELOPMENT) return `${kind}.${read}`;
+  if (!DEVELOPMENT) return `bad ${kind}.${read}`;
   const name = kind.replace(/(?:^|\.)(.)/g, (_, first: string) => first.toUpperCase());
   return `${name}Frame: \`${read}\` is missing or of a wrong type`;
 }
