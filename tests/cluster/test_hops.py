@@ -1,4 +1,4 @@
-"""The functions that a publish passes on the server are those in docs/architecture.md."""
+"""The functions that a publish passes on the server are those in docs/inside/call-paths.md."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ PUBLISHES = 5
 
 
 def shown(*parts: str) -> list[str]:
-    """Return the functions of these parts, from docs/architecture.md."""
-    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    """Return the functions of these parts, from docs/inside/call-paths.md."""
+    text = (ROOT / "docs" / "inside" / "call-paths.md").read_text(encoding="utf-8")
     lines = [re.findall(rf"^\*\*{part}\*\*: (.+)$", text, re.MULTILINE) for part in parts]
     return [name for [line] in lines for name in re.findall(r"`([\w.]+)`", line)]
 

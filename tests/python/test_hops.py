@@ -1,4 +1,4 @@
-"""The call paths of a message in the client are as short as docs/architecture.md shows."""
+"""The call paths of a message in the client are as short as docs/inside/call-paths.md shows."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ WAITS = {
 
 
 def shown(way: str) -> list[str]:
-    """Return the functions of a path, from docs/architecture.md."""
-    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    """Return the functions of a path, from docs/inside/call-paths.md."""
+    text = (ROOT / "docs" / "inside" / "call-paths.md").read_text(encoding="utf-8")
     [line] = re.findall(rf"^\*\*{way}\*\*: (.+)$", text, re.MULTILINE)
     return re.findall(r"`([\w.]+)`", line)
 

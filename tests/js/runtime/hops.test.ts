@@ -9,12 +9,12 @@ import { test } from 'node:test';
 import { turns, virtualClient } from './virtual.js';
 
 /**
- * The functions that `docs/architecture.md` lists under a heading, as `file: function`: the path,
+ * The functions that `docs/inside/call-paths.md` lists under a heading, as `file: function`: the path,
  * and its helpers.
  */
 function listed(heading: string): { readonly way: string[]; readonly helpers: string[] } {
-  const page = readFileSync(join(process.cwd(), 'docs', 'architecture.md'), 'utf8');
-  const [, section = ''] = page.split(`\n#### ${heading}\n`);
+  const page = readFileSync(join(process.cwd(), 'docs', 'inside', 'call-paths.md'), 'utf8');
+  const [, section = ''] = page.split(`\n### ${heading}\n`);
   const [body = ''] = section.split('\n#');
   const way = [...body.matchAll(/^\| \d+ \| `([^`]+)` \| `([^`]+)` \|/gm)];
   const [, beside = ''] = body.split('Helpers: ');
@@ -56,7 +56,7 @@ function compare(ran: readonly string[], heading: string, most: number): void {
   assert.ok(way.length && way.length <= most, `${way.length} functions`);
 }
 
-test('a received message passes the functions that the architecture lists', async () => {
+test('a received message passes the functions that the call paths list', async () => {
   const { ps, peer } = virtualClient();
   const sub = await ps.subscribe('a.b');
   const messages = sub[Symbol.asyncIterator]();
@@ -74,7 +74,7 @@ test('a received message passes the functions that the architecture lists', asyn
   await ps.close();
 });
 
-test('a publish passes the functions that the architecture lists', async () => {
+test('a publish passes the functions that the call paths list', async () => {
   const { ps, peer } = virtualClient();
   await ps.publish('a.b', { type: 'x', data: 1 });
   await turns();
