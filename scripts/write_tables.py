@@ -1,4 +1,4 @@
-"""Writes the generated parts of docs/: settings, options, limits, metrics, both references.
+"""Writes the generated parts of docs/, such as settings, metrics, references and modules.
 
 A table is between `<!-- table: NAME -->` and `<!-- end of table -->`. The block after
 `<!-- file: PATH -->` shows a file of the repository.
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 ROOT: Final = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from scripts import python_reference, typescript_reference  # noqa: E402
+from scripts import module_lists, python_reference, typescript_reference  # noqa: E402
 from scripts import typescript_tables as typescript  # noqa: E402
 
 PLACE: Final = re.compile(
@@ -306,6 +306,9 @@ TABLES: Final[dict[str, Callable[[], str]]] = {
     "typescript-request": lambda: typescript.table("RequestOptions", "requests/requester.ts"),
     "typescript-respond": lambda: typescript.table("RespondOptions", "requests/responder.ts"),
     "typescript-waiting": lambda: typescript.table("Waiting", "runtime/waiting.ts"),
+    "modules-python": lambda: module_lists.lists("python/hanzoai/pubsub"),
+    "modules-typescript": lambda: module_lists.lists("js/src"),
+    "modules-server": lambda: module_lists.lists("server-mock/pubsub_server"),
     **{name: partial(python_reference.page, name) for name in python_reference.PAGES},
     **{name: partial(typescript_reference.page, name) for name in typescript_reference.PAGES},
 }
