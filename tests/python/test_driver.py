@@ -581,6 +581,41 @@ async def test_the_reader_yields_before_a_small_queue_overflows(rig: Rig, togeth
     reading.cancel()
 
 
+@pytest.mark.parametrize("kind", ["gap", "presence"])
+@pytest.mark.parametrize("separate", [False, True])
+async def test_more_gaps_or_changes_at_once_than_fit_do_not_end_a_queue_that_is_read(
+    rig: Rig, kind: str, separate: bool
+) -> None:
+    transport = await rig.dialed()
+    inbox = rig.inbox(messages=3, policy="error")
+    reader = inbox
+    if separate and kind == "presence":
+        reader = inbox.presence = rig.inbox(2, messages=3, policy="error")
+
+    def other(event: Event) -> list[Effect]:
+        if not isinstance(event, events.Received):
+            return []
+        if kind == "gap":
+            return [effects.Gap(1, "a", None, None, None, "slow_consumer")]
+        return [effects.PresenceChanged(1, "a", (), "snapshot", None)]
+
+    rig.session.on = other
+    taken = 0
+
+    async def read() -> None:
+        nonlocal taken
+        while True:
+            while reader.take() is not None:
+                taken += 1
+            await reader.wait()
+
+    reading = asyncio.create_task(read())
+    transport.put([message(seq) for seq in range(500)])
+    await rig.clock.settle()
+    assert (taken, inbox.error, reader.error) == (500, None, None)
+    reading.cancel()
+
+
 async def test_while_a_program_holds_up_the_reading_silence_is_not_counted(rig: Rig) -> None:
     transport = await rig.dialed()
     inbox = rig.inbox(messages=2, policy="block")

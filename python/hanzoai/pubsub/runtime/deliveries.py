@@ -98,13 +98,16 @@ class Deliveries:
         if inbox is not None:
             self.near_limit.add(inbox)
             inbox.put_other(gap, many)
+            self.give_way |= inbox.full
 
     def presence_changed(self, sub: int, change: PresenceChange, /) -> None:
         """See ``Ports``."""
         inbox = self._inboxes.get(sub)
         if inbox is not None:
             self.near_limit.add(inbox)
-            (inbox.presence or inbox).put_other(change)
+            reader = inbox.presence or inbox
+            reader.put_other(change)
+            self.give_way |= reader.full
 
     def joined(self, sub: int, topics: tuple[str, ...], denied: tuple[Denial, ...]) -> Inbox | None:
         """The server has answered; without a granted topic it ends. Returns the inbox, if any."""
