@@ -309,6 +309,16 @@ async def test_the_permissions_on_a_topic_are_named(
             "unavailable",
             "the history cannot be read: a gateway in front of the server answers 503.",
         ),
+        (
+            httpx.Response(502),
+            "unavailable",
+            "the history cannot be read: a gateway in front of the server answers 502.",
+        ),
+        (
+            httpx.Response(504, html="<h1>Gateway Time-out</h1>"),
+            "unavailable",
+            "the history cannot be read: a gateway in front of the server answers 504.",
+        ),
         (httpx.ReadTimeout("late"), "unavailable", "the server did not answer in 30 s"),
         (TimeoutError(), "unavailable", "the server did not answer in 30 s"),
         (httpx.Response(404), "", "may subscribe and publish"),

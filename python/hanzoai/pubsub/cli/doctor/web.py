@@ -32,7 +32,7 @@ _DENIED: Final = (
     "Ask for access, use the token of a user who has it, or change the access rules: "
     "https://pubsub.hanzo.ai/docs/operate/access/."
 )
-_GATEWAY: Final = frozenset({502, 504})
+_AWAY: Final = frozenset({502, 503, 504})
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class Web:
                 f"{where} redirects elsewhere.",
                 "Use the address it redirects to; tokens are never sent along a redirect.",
             )
-        if status in _GATEWAY or status == 503:
+        if status in _AWAY:
             return failed(
                 "http",
                 "server_unavailable",
@@ -297,7 +297,8 @@ class Web:
         except LOST:
             return None
         else:
-            if answer.status_code != 503:
+            status = answer.status_code
+            if status not in _AWAY:
                 return None
             code, message, _ = await _problem(answer)
             if "code" not in _object(answer):
@@ -305,7 +306,7 @@ class Web:
                     "access",
                     code,
                     f"{topic}: the history cannot be read: a gateway in front of the server "
-                    "answers 503.",
+                    f"answers {status}.",
                     "Check that the gateway or proxy reaches the server.",
                 )
         return failed(
