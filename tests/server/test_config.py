@@ -190,6 +190,7 @@ def test_lists_take_commas_and_objects_take_json() -> None:
         ("max_payload", "10MB", "expected bytes, for example 65536, or with a unit: 64KiB, 10MiB"),
         ("iam_url", "hanzo.id", "https://"),
         ("jwt_claims", '{"organisation": "owner"}', "orgs"),
+        ("jwt_claims", '{"orgs": ""}', "the claim of orgs is empty; name it, or leave orgs out"),
         ("event_stream", "127.0.0.1:99999", "must have a port of at most 65535"),
         ("hub", "127.0.0.1:123456", "must have a port of at most 65535"),
         ("mesh_key", "short", "has 5 of at least 16 characters"),

@@ -111,9 +111,11 @@ def _origins(origins: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _claims(claims: dict[str, str]) -> dict[str, str]:
-    for name in claims:
+    for name, claim in claims.items():
         if name not in CLAIMS:
             raise ValueError(f"there is no field {name}; use {', '.join(CLAIMS)}")
+        if not claim:
+            raise ValueError(f"the claim of {name} is empty; name it, or leave {name} out")
     return claims
 
 
