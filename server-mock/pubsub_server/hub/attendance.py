@@ -29,6 +29,8 @@ SNAPSHOTS_MAX = 1_000
 """Maximum snapshots for one subscription by pattern."""
 AT_ONCE: Final = 100
 """Maximum members in snapshots that are sent at once."""
+SHARED_FOR: Final = 1.0
+"""Seconds for which a large snapshot is kept for other subscribers, unless the members change."""
 LEAVES: Final = 250
 """Maximum topics that a client leaves in one turn of the loop."""
 
@@ -43,6 +45,8 @@ class Attendance:
     def __init__(self, core: Core) -> None:
         self._core = core
         self._pace = StreamPace(core.wheel, self._show_streams)
+        # Large snapshots of topics, by encoder.
+        self._shared: dict[str, dict[Encoder, bytes]] = {}
 
     def enter(self, connection: Connection, topic: str) -> None:
         """The connection has subscribed to this topic by name."""
@@ -86,7 +90,7 @@ class Attendance:
         last_seen = core.wall() - int(silence * 1000)
         client = core.presence.lose(connection.client_id, until, last_seen)
         if client is not None:
-            core.wheel.add(_Lost(self, client), until)
+            core.wheel.call(functools.partial(self.lapse, client), until)
 
     def lapse(self, client: Client, now: float) -> float | None:
         """The grace period of a lost client is over, unless it has returned."""
@@ -212,7 +216,26 @@ class Attendance:
         """Snapshots, each created in its turn, of topics that the connection still receives."""
         for name in names:
             if connection in self._core.router.watchers(name):
-                yield self._snapshot(connection.encoder, name)
+                yield self._shared_snapshot(connection.encoder, name)
+
+    def _shared_snapshot(self, encoder: Encoder, topic: str) -> bytes:
+        """A snapshot; a large one is created once for all who wait for it."""
+        core = self._core
+        if core.presence.count(topic) <= AT_ONCE:
+            return self._snapshot(encoder, topic)
+        shared = self._shared.get(topic)
+        if shared is None:
+            shared = self._shared[topic] = {}
+            drop = functools.partial(self._drop_shared, topic, shared)
+            core.wheel.call(drop, core.clock() + SHARED_FOR)
+        data = shared.get(encoder)
+        if data is None:
+            data = shared[encoder] = self._snapshot(encoder, topic)
+        return data
+
+    def _drop_shared(self, topic: str, shared: dict[Encoder, bytes], now: float) -> None:
+        if self._shared.get(topic) is shared:
+            del self._shared[topic]
 
     def _snapshot(self, encoder: Encoder, topic: str) -> bytes:
         return snapshot_bytes(encoder, topic, [member_json(m) for m in self.local(topic)])
@@ -227,6 +250,7 @@ class Attendance:
         id: str | None = None,
     ) -> None:
         core = self._core
+        self._shared.pop(topic, None)
         core.stats.presence_changes += 1
         core.delivery.close_run()
         watchers = core.router.watchers(topic)
@@ -269,20 +293,6 @@ class Attendance:
                 data = encoded[encoder] = self._snapshot(encoder, topic)
                 self._pace.shown(topic, len(data))
             core.delivery.send(connection, data)
-
-
-class _Lost:
-    """A lost client in the timer wheel."""
-
-    __slots__ = ("attendance", "client")
-
-    def __init__(self, attendance: Attendance, client: Client) -> None:
-        self.attendance = attendance
-        self.client = client
-
-    def due(self, now: float) -> float | None:
-        """See `wheel.Waiting`."""
-        return self.attendance.lapse(self.client, now)
 
 
 def change_bytes(

@@ -14,6 +14,7 @@ import orjson
 from pubsub_server.errors import ServiceError
 from pubsub_server.interfaces import Member
 from pubsub_server.shared.connection import with_name, without_name
+from pubsub_server.shared.member_lists import too_large
 from pubsub_server.shared.publications import encode_payload
 from pubsub_server.shared.topic_index import Survey, TopicIndex
 
@@ -45,16 +46,16 @@ class Place:
         self.name: str | None = None
         self.avatar_url: str | None = None
 
-    def member(self) -> Member:
-        """The public state of the member."""
-        client = self.client
+    def member(self, *, metadata: bool = True) -> Member:
+        """The public state of the member, or only the part without its metadata."""
+        client, shown = self.client, self.metadata if metadata else None
         return Member(
             client_id=client.client_id,
             user_id=client.identity.user_id,
             name=self.name or client.identity.name or client.identity.user_id,
             avatar_url=self.avatar_url or client.identity.avatar_url,
             status=self.status,
-            metadata=None if self.metadata is None else orjson.loads(self.metadata),
+            metadata=None if shown is None else orjson.loads(shown),
             joined_at=self.joined_at,
             last_seen=client.last_seen,
             kind=client.identity.kind,
@@ -307,16 +308,20 @@ class Presence:
     def members(self, topic: str, seen: Callable[[str], int | None]) -> list[Member]:
         """All members of a topic, in the order in which they joined.
 
+        If their metadata is larger than a list may be, they have none.
+
         Args:
             topic: The topic.
             seen: Unix ms of the last data from a connected client; None for a lost one.
         """
         members: list[Member] = []
-        for client_id, place in self._topics.get(topic, {}).items():
+        places = self._topics.get(topic, {})
+        whole = not too_large(len(place.metadata or b"") for place in places.values())
+        for client_id, place in places.items():
             last_seen = seen(client_id)
             if last_seen is not None:
                 place.client.last_seen = max(last_seen, place.client.last_seen)
-            members.append(place.member())
+            members.append(place.member(metadata=whole))
         return members
 
 

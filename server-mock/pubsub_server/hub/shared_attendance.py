@@ -29,6 +29,7 @@ from pubsub_server.hub.routing import watches
 from pubsub_server.interfaces import Member
 from pubsub_server.shared.encoder import Attends, Encoder
 from pubsub_server.shared.exact_copy import exact_copy
+from pubsub_server.shared.member_lists import too_large
 from pubsub_server.shared.roster import Present
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
     from pubsub_server.hub.core import Core
     from pubsub_server.shared.connection import Connection
-    from pubsub_server.shared.roster import Change, MemberChange, Roster
+    from pubsub_server.shared.roster import Change, MemberChange, Roster, Row
 
 HELD_MAX: Final = 10_000
 """Maximum changes that wait for one connection during its greeting."""
@@ -99,8 +100,8 @@ class SharedAttendance(Attendance):
         self._stale: dict[str, bool] = {}
         # The same for topics that the store could not read; they delay no others.
         self._unread: dict[str, bool] = {}
-        # Topics that are being read, with the time of the newest change since the read began.
-        self._reading: dict[str, int] = {}
+        # Topics that are being read, with the newest change of each client since the read began.
+        self._reading: dict[str, dict[str, MemberChange]] = {}
         self._reading_unread: set[str] = set()
         self._refreshing = False
         self._retrying = False
@@ -215,8 +216,9 @@ class SharedAttendance(Attendance):
                 self._spawn(self._yield(change.topic, change.client_id))
             return
         topic = change.topic
-        if topic in self._reading:
-            self._reading[topic] = change.at
+        reading = self._reading.get(topic)
+        if reading is not None:
+            reading[change.client_id] = change
         core.delivery.close_run()
         watchers = core.router.watchers(topic)
         if watchers:
@@ -239,7 +241,7 @@ class SharedAttendance(Attendance):
                 frame = connection.encoder.message(change_entry(topic, body, now))
                 frames[connection.encoder] = frame
             self._give(connection, topic, change.at, frame)
-        if streams:
+        if streams and reading is None:
             self._pace.changed(topic)
 
     def _show_streams(self, topic: str, but: Connection | None) -> None:
@@ -381,8 +383,11 @@ class SharedAttendance(Attendance):
             lambda topic: bool(trie.match(topic)) and wanted(topic), limit
         )
 
-    def _members(self, row: Mapping[str, tuple[bool, bytes]]) -> list[dict[str, Any]]:
+    def _members(self, row: Row) -> list[dict[str, Any]]:
         found = [self._data(client_id, shown)[0] for client_id, (_, shown) in row.items()]
+        if too_large(len(shown) for _, shown in row.values()):
+            for member in found:
+                member.pop("metadata", None)
         return sorted(found, key=lambda member: (member["joined_at"], member["client_id"]))
 
     def _data(self, client_id: str, shown: bytes) -> tuple[dict[str, Any], str]:
@@ -465,17 +470,20 @@ class SharedAttendance(Attendance):
         topics = dict(islice(waiting.items(), READ_TOPICS))
         for topic in topics:
             del waiting[topic]
-        self._reading.update(dict.fromkeys(topics, 0))
+        self._reading.update({topic: {} for topic in topics})
         try:
             present = await self._roster.read(list(topics))
         except ServiceError:
             present = Present({}, {})
         finally:
-            latest = {topic: self._reading.pop(topic) for topic in topics}
-        self._show_some(topics, latest, present)
+            changes = {topic: self._reading.pop(topic) for topic in topics}
+        self._show_some(topics, changes, present)
 
     def _show_some(
-        self, topics: Mapping[str, bool], latest: Mapping[str, int], present: Present
+        self,
+        topics: Mapping[str, bool],
+        changes: Mapping[str, Mapping[str, MemberChange]],
+        present: Present,
     ) -> None:
         core = self._core
         core.delivery.close_run()
@@ -483,10 +491,11 @@ class SharedAttendance(Attendance):
             if topic not in present.members:
                 self._retry(topic, everyone=everyone)
                 continue
-            # A later change has been sent, except to event streams: they get no changes.
-            outdated = latest[topic] >= present.at[topic]
+            # Changes after the read have been sent already, so the list must contain them.
+            at = present.at[topic]
+            row = _current(present.members[topic], changes[topic].values(), at)
             watchers = core.router.watchers(topic)
-            if watchers and present.members[topic]:
+            if watchers and row:
                 self._remember(topic)
             else:
                 self._known.pop(topic, None)
@@ -495,22 +504,30 @@ class SharedAttendance(Attendance):
             encoded: dict[Encoder, bytes] = {}
             for connection in watchers:
                 encoder = connection.encoder
-                changes = encoder.presence is Attends.CHANGES
-                if changes and (outdated or not everyone):
+                streams = encoder.presence is not Attends.CHANGES
+                if not (streams or everyone):
                     continue
-                if paused and not changes:
+                if paused and streams:
                     self._pace.changed(topic)
                     continue
                 if encoder not in encoded:
-                    members = self._members(present.members[topic])
-                    encoded[encoder] = snapshot_bytes(encoder, topic, members)
-                    if not changes:
+                    encoded[encoder] = snapshot_bytes(encoder, topic, self._members(row))
+                    if streams:
                         self._pace.shown(topic, len(encoded[encoder]))
-                self._give(connection, topic, present.at[topic], encoded[encoder])
-            if outdated and everyone:
-                self._refresh(topic, everyone=True)
-            elif outdated:
-                self._pace.changed(topic)
+                self._give(connection, topic, at, encoded[encoder])
+
+
+def _current(row: Row, changes: Iterable[MemberChange], at: int) -> Row:
+    """The members of a topic that was read at this time, with the later ones of these changes."""
+    members = dict(row)
+    for change in changes:
+        if change.at < at:
+            continue
+        if change.change == "leave":
+            members.pop(change.client_id, None)
+        else:
+            members[change.client_id] = (False, change.shown)
+    return members
 
 
 def shown_bytes(member: Member, since: int = 0, latest: int = 0) -> bytes:

@@ -6,6 +6,7 @@ joins of n members would cost n² entries.
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ class StreamPace:
             self._show(topic, but)
         else:
             pause.changed = True
+            # What connections of earlier changes received lacks this one.
+            pause.but = but
 
     def pauses(self, topic: str) -> bool:
         """Whether a pause of the topic has begun and has not ended."""
@@ -60,30 +63,32 @@ class StreamPace:
         if pause is not None:
             pause.until = until
             return
-        self._pauses[topic] = _Pause(self, topic, until)
-        self._wheel.add(self._pauses[topic], until)
+        self._pauses[topic] = _Pause(until)
+        self._wheel.call(functools.partial(self.lapse, topic), until)
 
-    def over(self, topic: str, *, changed: bool) -> None:
-        """A pause has ended."""
+    def lapse(self, topic: str, now: float) -> float | None:
+        """The pause of the topic is over, unless it became longer; see `wheel.Waiting.due`."""
+        pause = self._pauses[topic]
+        if now < pause.until:
+            return pause.until
         del self._pauses[topic]
-        if changed:
-            self._show(topic, None)
+        if pause.changed:
+            self._show(topic, pause.but)
+        return None
 
 
 class _Pause:
-    """The pause of one topic, in the timer wheel."""
+    """The pause of one topic.
 
-    __slots__ = ("_pace", "_topic", "changed", "until")
+    Attributes:
+        until: Its end, monotonic seconds.
+        changed: Whether the members have changed in it.
+        but: A connection that has received the last change otherwise.
+    """
 
-    def __init__(self, pace: StreamPace, topic: str, until: float) -> None:
-        self._pace = pace
-        self._topic = topic
+    __slots__ = ("but", "changed", "until")
+
+    def __init__(self, until: float) -> None:
         self.until = until
         self.changed = False
-
-    def due(self, now: float) -> float | None:
-        """See `wheel.Waiting`."""
-        if now < self.until:
-            return self.until
-        self._pace.over(self._topic, changed=self.changed)
-        return None
+        self.but: Connection | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     Members = Sequence[Mapping[str, object]]
 
@@ -27,3 +27,8 @@ def encode_members(encode: Callable[[Members], bytes], members: Members) -> byte
     if len(data) <= MEMBERS_BYTES:
         return data
     return encode([{k: v for k, v in each.items() if k != "metadata"} for each in members])
+
+
+def too_large(sizes: Iterable[int]) -> bool:
+    """Whether parts of a list with these bytes show that it is too large, before it is encoded."""
+    return sum(sizes) > MEMBERS_BYTES

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
 if TYPE_CHECKING:
     from asyncio import Future
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from pubsub_server.shared.client_ids import ClientIds
 
 Change = Literal["join", "leave", "update"]
+
+
+Row = Mapping[str, tuple[bool, bytes]]
+"""Members of a topic by client id: whether this node holds the member, and what it shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +46,11 @@ class Present:
 
     Attributes:
         at: By topic, Unix µs of the server that stores it: every change before that is in it.
-        members: By topic and client id: whether this node holds the member, and what it shows.
+        members: By topic.
     """
 
     at: Mapping[str, int]
-    members: Mapping[str, Mapping[str, tuple[bool, bytes]]]
+    members: Mapping[str, Row]
 
 
 class Audience(Protocol):

@@ -77,6 +77,10 @@ class Wheel:
         if self._heap[0] == key:
             self._arm()
 
+    def call(self, due: Callable[[float], float | None], at: float) -> None:
+        """Call a function as `Waiting.due` of an object."""
+        self.add(_Call(due), at)
+
     def run(self, now: float | None = None) -> None:
         """Call all objects whose deadline has passed."""
         now = self._clock() if now is None else now
@@ -115,3 +119,10 @@ class Wheel:
         self._timer = None
         self.run()
         self._arm()
+
+
+class _Call:
+    __slots__ = ("due",)
+
+    def __init__(self, due: Callable[[float], float | None]) -> None:
+        self.due = due

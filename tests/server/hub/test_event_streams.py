@@ -66,6 +66,26 @@ async def test_changes_in_the_pause_after_a_large_list_are_one_list_at_its_end(
     assert lists() == [["ann", "bob", "cid", "dan"]]
 
 
+async def test_a_member_who_joins_last_in_a_pause_gets_no_second_list_at_its_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(stream_pace, "LARGE", 1)
+    monkeypatch.setattr(stream_pace, "BYTES_PER_SECOND", 100)
+    rig = Rig()
+    first, second, third = [await rig.client(name, STREAM) for name in ("ann", "bob", "cid")]
+    streams = (first, second, third)
+
+    def lists() -> list[int]:
+        return [sum("members" in frame for frame in stream.read()) for stream in streams]
+
+    for stream in streams:
+        stream.send('{"type":"subscribe","topics":["a"],"presence":true}')
+    # The list for the first one about the second one began the pause.
+    assert lists() == [2, 1, 1]
+    rig.advance(10)
+    assert lists() == [1, 1, 0]
+
+
 async def test_lists_of_one_topic_do_not_wait_for_those_of_another(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -1,15 +1,21 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pubsub_server.errors import ServiceError
-from pubsub_server.listeners.websocket.encoder import SOCKET
+from pubsub_server.hub import attendance
+from pubsub_server.listeners.websocket.encoder import SOCKET, SocketEncoder
 from pubsub_server.shared import member_lists
 from pubsub_server.shared.requests import Draft
 from tests.server.hub_rig import ANNA, START_MS, STREAM, Rig
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tests.server.hub_rig import Peer
 
 
 async def test_a_join_is_sent_to_the_others_and_a_snapshot_to_the_new_member() -> None:
@@ -247,7 +253,7 @@ async def test_a_snapshot_that_clients_could_not_receive_has_no_metadata(
     rig = Rig()
     alice = await rig.client("alice")
     alice.subscribe("a")
-    for size in (100, 1_000):
+    for size in (100, 900, 1_000):
         alice.say("presence.update", topic="a", data={"text": "x" * size, "status": "here"})
         for encoder in (SOCKET, STREAM):
             reader = await rig.client("bob", encoder)
@@ -255,3 +261,64 @@ async def test_a_snapshot_that_clients_could_not_receive_has_no_metadata(
             (member,) = reader.read()[-1]["members"]
             assert member["status"] == "here"
             assert member.get("metadata") == ({"text": "x" * size} if size == 100 else None)
+
+
+@pytest.fixture
+def encoded(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """The lists of members that are encoded for WebSockets."""
+    lists: list[object] = []
+    encode = SocketEncoder.frame
+
+    def note(encoder: SocketEncoder, frame: Mapping[str, object]) -> bytes:
+        lists.extend([frame["members"]] if "members" in frame else [])
+        return encode(encoder, frame)
+
+    monkeypatch.setattr(SocketEncoder, "frame", note)
+    return lists
+
+
+async def test_metadata_that_alone_is_too_large_for_a_list_is_not_encoded_first(
+    monkeypatch: pytest.MonkeyPatch, encoded: list[object]
+) -> None:
+    monkeypatch.setattr(member_lists, "MEMBERS_BYTES", 1_000)
+    rig = Rig()
+    alice, bob = await rig.client("alice"), await rig.client("bob")
+    alice.subscribe("a")
+    alice.say("presence.update", topic="a", data={"text": "x" * 1_000})
+    encoded.clear()
+    bob.say("subscribe", topics=["*"])
+    (members,) = encoded
+    assert "xxx" not in str(members)
+
+
+async def test_a_large_list_is_encoded_once_for_all_who_wait_for_it(
+    monkeypatch: pytest.MonkeyPatch, encoded: list[object]
+) -> None:
+    monkeypatch.setattr(attendance, "AT_ONCE", 1)
+    rig = Rig()
+    watchers = [await rig.client(f"watcher-{number}") for number in range(3)]
+    alice, bob, cid = [await rig.client(name) for name in ("alice", "bob", "cid")]
+
+    def lists(*clients: Peer) -> list[list[str]]:
+        frames = [frame for client in clients for frame in client.read() if "members" in frame]
+        return [[member["user_id"] for member in frame["members"]] for frame in frames]
+
+    alice.subscribe("a")
+    bob.subscribe("a")
+    for watcher in watchers:
+        watcher.say("subscribe", topics=["*"])
+    assert lists(*watchers) == [["alice", "bob"]] * 3
+    # The first one is that of alice, and the second one that of bob.
+    assert len(encoded) == 2
+    # Every change ends it: here, the joins of two, of whom the first waits for its list.
+    for client in (cid, await rig.client("dan")):
+        client.say("subscribe", topics=["a"])
+    assert lists(cid)[0][:3] == ["alice", "bob", "cid"]
+    alice.say("presence.update", topic="a", data={"status": "away"})
+    watchers[0].say("unsubscribe", topics=["*"])
+    watchers[0].say("subscribe", topics=["*"])
+    (frame,) = [frame for frame in watchers[0].read() if "members" in frame]
+    assert frame["members"][0]["status"] == "away"
+    # It is not kept in memory for ever.
+    rig.advance(10)
+    assert not rig.hub.attendance._shared
