@@ -102,6 +102,10 @@ class PeerProcess:
     def stream(self, name: str) -> Stream:
         return self._streams.setdefault(name, Stream())
 
+    def streams(self) -> dict[str, list[Json]]:
+        """Return the events that were not taken, by name."""
+        return {name: stream.rest() for name, stream in self._streams.items()}
+
     def begin(self, do: str, by: str | None, given: Mapping[str, Any]) -> asyncio.Future[Json]:
         """Send a command; return a future of its answer, `gives` or `fails`."""
         if self._process.returncode is not None:

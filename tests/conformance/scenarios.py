@@ -25,15 +25,15 @@ _SCHEMA: Final = Draft202012Validator(
 _Fastest: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-class _Loader(_Fastest):  # type: ignore[misc]
+class Loader(_Fastest):  # type: ignore[misc]
     """A YAML 1.2 loader: `on` is a string, and only `true` and `false` are booleans."""
 
 
-_Loader.yaml_implicit_resolvers = {
+Loader.yaml_implicit_resolvers = {
     first: [(tag, form) for tag, form in resolvers if tag != "tag:yaml.org,2002:bool"]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
-_Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile("true|false"), list("tf"))
+Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile("true|false"), list("tf"))
 
 
 class WrongFile(Exception):
@@ -68,7 +68,7 @@ def parse(text: str, source: str) -> list[Scenario]:
     Raises:
         WrongFile: The file does not match the schema.
     """
-    document = yaml.load(text, _Loader)
+    document = yaml.load(text, Loader)
     for problem in _SCHEMA.iter_errors(document):
         raise WrongFile(f"{source}, {problem.json_path}: {problem.message}")
     return [

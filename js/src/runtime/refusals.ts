@@ -101,17 +101,17 @@ function refuse(topic: unknown, message: unknown, limit: number, given: Given): 
   const { type, data, meta, ...fields } = message as Partial<Outgoing> & {
     readonly topic?: string;
   };
+  if (isItem && (topic ?? fields.topic) === undefined) {
+    throw new InvalidTopic('It has no `topic`.', {
+      remedy: 'Give [topic, { type, data }] pairs.',
+    });
+  }
   if (DEVELOPMENT) checkFields(message);
   if (topic !== undefined && fields.topic !== undefined && fields.topic !== topic) {
     throw new InvalidOption('The message names another topic than the call.', {
       remedy: 'Leave the topic out of the message.',
       field: 'topic',
       topic: String(topic),
-    });
-  }
-  if (isItem && topic === undefined && fields.topic === undefined) {
-    throw new InvalidTopic('It has no `topic`.', {
-      remedy: 'Give [topic, { type, data }] pairs.',
     });
   }
   const name = checkName(topic ?? fields.topic, 'topic');

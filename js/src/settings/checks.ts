@@ -191,6 +191,6 @@ export function withoutToken(text: string, token = ''): string {
 
 /** A name, as sent to the server or to other tabs. */
 export function checkName(name: unknown, field = 'name'): void {
-  if (typeof name === 'string' && /^[^\p{Cc}]{1,128}$/u.test(name)) return;
+  if (typeof name === 'string' && /^( |[^\p{C}\p{Z}]){1,128}$/u.test(name)) return;
   throw invalid(field, 'is not a short printable string', 'Give 1 to 128 printable characters.');
 }

@@ -340,7 +340,7 @@ class PubSubClient:
             on_gap=on_gap,
             presence=presence,
             state_loader=state_loader,
-            queue=queue or self._options.receive_queue,
+            queue=self._options.receive_queue if queue is None else queue,
             now_ms=self._environment.clock.wall_ms(),
             ready=self._ready,
         )

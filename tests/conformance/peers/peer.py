@@ -26,6 +26,8 @@ from hanzoai.pubsub import (
     PubSubClient,
     PubSubError,
     ReceiveQueue,
+    ReplyError,
+    Responder,
     RetryOptions,
     SendQueue,
     StateChange,
@@ -33,6 +35,7 @@ from hanzoai.pubsub import (
     TokenContext,
     TopicInfo,
 )
+from hanzoai.pubsub.streams import Started, StreamReader, stream_reader, stream_writer
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -52,20 +55,27 @@ TIMES = frozenset(
         "upgrade_after",
         "overlap",
         "timeout",
+        "window",
         "base",
         "cap",
         "stable_after",
     }
 )
 GROUPS = {"retry": RetryOptions, "send_queue": SendQueue, "receive_queue": ReceiveQueue}
-NUMBERS = {"nan": float("nan"), "infinity": float("inf")}
+NUMBERS = {"nan": float("nan"), "infinity": float("inf"), "-infinity": float("-inf"), "-0": -0.0}
+
+
+def _ignore(*_: object) -> None:
+    pass
 
 
 def read(value: Any) -> Any:
-    """Decode values that JSON cannot express: `{"$number": "nan"}`."""
+    """Decode values that JSON cannot express: `{"$number": "nan"}`, `{"$function": true}`."""
     if isinstance(value, dict):
         if value.keys() == {"$number"}:
             return NUMBERS[value["$number"]]
+        if value.keys() == {"$function"}:
+            return _ignore
         return {key: read(item) for key, item in value.items()}
     return [read(item) for item in value] if isinstance(value, list) else value
 
@@ -177,6 +187,7 @@ class Peer:
     def __init__(self) -> None:
         self._clients: dict[str, Client] = {}
         self._subs: dict[str, Subscription] = {}
+        self._responders: dict[str, Responder] = {}
         self._readers: set[asyncio.Task[None]] = set()
 
     async def answer(self, command: Json) -> None:
@@ -201,10 +212,10 @@ class Peer:
         return {"readers": len(readers)}
 
     async def do_connect(self, name: str, timeout: float | None = None) -> None:
-        await self._ps(name).connect(None if timeout is None else timeout / 1000)
+        await self._ps(name).connect(seconds({"timeout": timeout})["timeout"])
 
     async def do_close(self, name: str, timeout: float | None = None) -> None:
-        await self._ps(name).close(None if timeout is None else timeout / 1000)
+        await self._ps(name).close(seconds({"timeout": timeout})["timeout"])
 
     async def do_state(self, name: str) -> Any:
         return self._ps(name).state
@@ -216,7 +227,83 @@ class Peer:
         return await self._ps(name).publish(topic, message, **seconds(given))
 
     async def do_publish_many(self, name: str, messages: Any, **given: Any) -> Any:
+        if isinstance(messages, list):
+            messages = [tuple(one) if isinstance(one, list) else one for one in messages]
         return await self._ps(name).publish_many(messages, **seconds(given))
+
+    async def do_info(self, name: str) -> Json:
+        ps = self._ps(name)
+        return {
+            "state": ps.state,
+            "transport": ps.transport,
+            "last_failure": plain(ps.last_failure),
+            "has_id": ps.client_id is not None,
+            "limits": None if ps.limits is None else ps.limits.model_dump(exclude_none=True),
+            "slowed": ps.slowed,
+        }
+
+    async def do_request(self, name: str, topic: Any, data: Any, **given: Any) -> Message:
+        return await self._ps(name).request(topic, data, **seconds(given))
+
+    async def do_respond(
+        self, name: str, sub: str, topics: Any, behaviour: Json, **given: Any
+    ) -> None:
+        async def handle(request: Message) -> Any:
+            tell({"see": sub, "request": plain(request)})
+            if "reply_error" in behaviour:
+                raise ReplyError(**behaviour["reply_error"])
+            if behaviour.get("fails"):
+                raise RuntimeError("the handler failed")
+            return behaviour.get("gives", {"echo": request.data})
+
+        self._responders[sub] = await self._ps(name).respond(topics, handle, **given)
+
+    async def do_close_responder(self, sub: str, **given: Any) -> None:
+        await self._responders[sub].close(**seconds(given))
+
+    async def do_write(self, name: str, topic: Any, pieces: Any, end: Json, **given: Any) -> Any:
+        writer = await stream_writer(self._ps(name), topic, **seconds(given)).open()
+        for piece in pieces:
+            await writer.write(piece)
+        if "abort" in end:
+            await writer.abort(end["abort"])
+        else:
+            await writer.complete(**end)
+        return {"text": writer.text, "parts": plain(writer.parts), "epoch": writer.epoch}
+
+    async def do_read_stream(self, name: str, sub: str, topic: Any, **given: Any) -> None:
+        reader = stream_reader(self._ps(name), topic, **given)
+        self._readers.add(asyncio.ensure_future(self._read_stream(sub, reader)))
+
+    async def _read_stream(self, name: str, reader: StreamReader) -> None:
+        try:
+            async for event in reader:
+                kind = "start" if isinstance(event, Started) else type(event).__name__.lower()
+                tell({"see": name, "event": kind, "text": reader.text, "stale": reader.stale})
+            final = await reader.final()
+            tell({"see": name, "final": final.reason, "text": final.text})
+        except PubSubError as problem:
+            tell({"see": name, "ended": error(problem)})
+
+    async def do_take(self, sub: str, count: int) -> list[Any]:
+        """Return the next messages, `end`, or the error that ended the subscription."""
+        found: list[Any] = []
+        source = self._subs[sub]
+        try:
+            while len(found) < count:
+                found.append(plain(await anext(source)))
+        except StopAsyncIteration:
+            found.append("end")
+        except PubSubError as problem:
+            found.append({"error": error(problem)})
+        return found
+
+    async def do_topic(self, name: str, topic: Any, call: str, args: Any, **given: Any) -> Any:
+        handle = self._ps(name).topic(topic)
+        if call == "history":
+            return [message async for message in handle.history(**seconds(given))]
+        found = await getattr(handle, call)(*args, **seconds(given))
+        return found.model_dump() if call == "occupancy" else found
 
     async def do_publish_each(self, name: str, topic: Any, data: list[Any]) -> int:
         ps = self._ps(name)
@@ -249,6 +336,8 @@ class Peer:
         if isinstance(given.get("queue"), dict):
             base = {"messages": 1024, "bytes": 8 << 20, "policy": "gap"}
             given["queue"] = ReceiveQueue(**(base | given["queue"]))
+        if mode == "acting":
+            given["on_message"] = partial(self._act, sub, given.pop("handler"))
         if mode == "handlers":
             given |= {
                 "on_message": partial(self._event, sub),
@@ -294,6 +383,23 @@ class Peer:
             tell({"see": name, "ended": None})
         except PubSubError as problem:
             tell({"see": name, "ended": error(problem)})
+
+    async def _act(self, name: str, handler: Json, message: Message) -> None:
+        self._event(name, message)
+        if message.data != handler["at"]:
+            return
+        match handler["do"]:
+            case "fail":
+                raise RuntimeError("the handler failed")
+            case "unsubscribe":
+                await self._subs[name].unsubscribe()
+            case "close":
+                await self._ps(handler["by"]).close()
+            case do:
+                assert do == "publish", do
+                again = {"data": ["again", message.data]}
+                done = await self._ps(handler["by"]).publish(message.topic, again)
+                tell({"see": name, "published": plain(done)})
 
     def _event(self, name: str, event: object) -> None:
         kinds: dict[type, str] = {Message: "message", Gap: "gap", PresenceChange: "presence"}

@@ -9,23 +9,32 @@ import {
   PubSub,
   PubSubError,
   type PubSubOptions,
+  ReplyError,
   type Subscription,
   type SubscriptionEvent,
   type TokenContext,
   type WebSocketConstructor,
 } from '../../../js/src/index.js';
+import { type Responder, request, respond } from '../../../js/src/requests/index.js';
+import { readStream, type StreamReader, writeStream } from '../../../js/src/streams/index.js';
 
 type Json = Readonly<Record<string, unknown>>;
 // biome-ignore lint/suspicious/noExplicitAny: a scenario may pass wrong values on purpose
 type Given = Record<string, any>;
 
-const NUMBERS: Readonly<Record<string, number>> = { nan: Number.NaN, infinity: Infinity };
+const NUMBERS: Readonly<Record<string, number>> = {
+  nan: Number.NaN,
+  infinity: Infinity,
+  '-infinity': -Infinity,
+  '-0': -0,
+};
 
-/** What JSON cannot say: `{"$number": "nan"}`. */
+/** What JSON cannot say: `{"$number": "nan"}`, `{"$function": true}`. */
 function read(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(read);
   if (typeof value !== 'object' || value === null) return value;
   if ('$number' in value) return NUMBERS[String(value.$number)];
+  if ('$function' in value) return () => {};
   return Object.fromEntries(Object.entries(value).map(([name, item]) => [name, read(item)]));
 }
 
@@ -126,6 +135,7 @@ const subs = new Map<string, Subscription>();
 /** Ends a subscription that may not be answered yet. */
 const enders = new Map<string, AbortController>();
 const readers = new Set<Promise<void>>();
+const responders = new Map<string, Responder>();
 
 function client(name: string): PubSub {
   const found = clients.get(name);
@@ -152,12 +162,35 @@ async function reading(name: string, sub: Subscription): Promise<void> {
   }
 }
 
+async function act(name: string, handler: Given, message: Message): Promise<void> {
+  see(name, { kind: 'message', message });
+  if (JSON.stringify(message.data) !== JSON.stringify(handler['at'])) return;
+  switch (handler['do']) {
+    case 'fail':
+      throw new Error('the handler failed');
+    case 'unsubscribe':
+      return subs.get(name)?.unsubscribe();
+    case 'close':
+      return client(handler['by']).close();
+    default: {
+      const again = { data: ['again', message.data] };
+      const published = await client(handler['by']).publish(message.topic, again);
+      tell({ see: name, published });
+    }
+  }
+}
+
 async function subscribe(by: string, given: Given): Promise<Json> {
   const { sub, topics, mode = 'events', ...options } = given;
   const chosen: Given = options;
   if (mode === 'handlers' || mode === 'presence') {
     chosen['onPresence'] = (_: unknown, presence: never) =>
       see(sub, { kind: 'presence', presence });
+  }
+  if (mode === 'acting') {
+    const { handler } = chosen;
+    delete chosen['handler'];
+    chosen['onMessage'] = (message: Message) => act(sub, handler, message);
   }
   if (mode === 'handlers') {
     chosen['onMessage'] = (message: Message) => see(sub, { kind: 'message', message });
@@ -198,6 +231,71 @@ async function reset(): Promise<Json> {
   return { readers: count };
 }
 
+async function answerRequests(by: string, given: Given): Promise<void> {
+  const { sub, topics, behaviour, ...options } = given;
+  const answer = (message: Message): unknown => {
+    tell({ see: sub, request: message });
+    if ('reply_error' in behaviour) {
+      const { message: text, ...details } = behaviour.reply_error;
+      throw new ReplyError(text, details);
+    }
+    if (behaviour.fails) throw new Error('the handler failed');
+    return 'gives' in behaviour ? behaviour.gives : { echo: message.data };
+  };
+  responders.set(sub, await respond(client(by), topics, answer, camelled(options)));
+}
+
+async function write(by: string, { topic, pieces, end, ...options }: Given): Promise<unknown> {
+  const writer = await writeStream(client(by), topic, camelled(options));
+  for (const piece of pieces) await writer.write(piece);
+  if ('abort' in end) await writer.abort(end.abort);
+  else await writer.complete(camelled(end));
+  return { text: writer.text, parts: writer.parts, epoch: writer.epoch };
+}
+
+async function readingStream(name: string, reader: StreamReader): Promise<void> {
+  try {
+    for await (const event of reader) {
+      tell({ see: name, event: event.kind, text: reader.text, stale: reader.stale });
+    }
+    const final = await reader.final();
+    tell({ see: name, final: final.reason, text: final.text });
+  } catch (error) {
+    tell({ see: name, ended: problem(error) });
+  }
+}
+
+/** The next messages, `end`, or the error that ended the subscription. */
+async function take(name: string, count: number): Promise<unknown[]> {
+  const found: unknown[] = [];
+  try {
+    const iterator = subscription(name)[Symbol.asyncIterator]();
+    while (found.length < count) {
+      const next = await iterator.next();
+      if (next.done) {
+        found.push('end');
+        break;
+      }
+      found.push(next.value);
+    }
+  } catch (error) {
+    found.push({ error: problem(error) });
+  }
+  return found;
+}
+
+async function viaTopic(by: string, { topic, call, args, ...options }: Given): Promise<unknown> {
+  const handle = client(by).topic(topic);
+  if (call === 'history') {
+    const found: Message[] = [];
+    for await (const message of handle.history(camelled(options))) found.push(message);
+    return found;
+  }
+  const method: unknown = Reflect.get(handle, camel(call));
+  if (typeof method !== 'function') throw new Error(`A topic has no ${call}.`);
+  return method.call(handle, ...args, camelled(options));
+}
+
 const COMMANDS: Readonly<Record<string, (by: string, given: Given) => unknown>> = {
   new: (by, given) => void clients.set(by, new Client(by, given)),
   reset,
@@ -213,6 +311,26 @@ const COMMANDS: Readonly<Record<string, (by: string, given: Given) => unknown>> 
   publish_each: async (by, { topic, data }) =>
     (await Promise.all(data.map((one: unknown) => client(by).publish(topic, { data: one }))))
       .length,
+  info: (by) => {
+    const ps = client(by);
+    const failure = ps.lastFailure;
+    return {
+      state: ps.state,
+      transport: ps.transport ?? null,
+      last_failure: failure ? snaked(failure) : null,
+      has_id: ps.clientId !== undefined,
+      limits: ps.limits ?? null,
+      slowed: ps.slowed,
+    };
+  },
+  request: (by, { topic, data, ...options }) => request(client(by), topic, data, camelled(options)),
+  respond: answerRequests,
+  close_responder: (by, options) => responders.get(by)?.close(options),
+  write,
+  read_stream: (by, { sub, topic, ...options }) =>
+    void readers.add(readingStream(sub, readStream(client(by), topic, camelled(options)))),
+  take: (by, { count }) => take(by, count),
+  topic: viaTopic,
   history,
   history_data: async (by, given) => (await history(by, given)).map(({ data }) => data),
   presence: (by, { topic }) => client(by).presence(topic),
