@@ -61,7 +61,9 @@ export async function publishMany(
     const item = prepare(topic, message, maxPayload);
     if (item) items.push(item);
     else {
-      const at = DEVELOPMENT ? { item: items.length, isPair: !Object.is(message, given) } : undefined;
+      const at = DEVELOPMENT
+        ? { item: items.length, isPair: !Object.is(message, given) }
+        : undefined;
       (await texts(driver, options)).refuseMessage(topic, message, maxPayload, at);
     }
   }
