@@ -13,7 +13,7 @@ from hanzoai.pubsub.gap import Gap
 from hanzoai.pubsub.generated.defaults import LIMITS
 from hanzoai.pubsub.generated.wire import Message
 from hanzoai.pubsub.session.cursor import Answer, Replay, SeqCursor
-from hanzoai.pubsub.session.requests import Subscribe
+from hanzoai.pubsub.session.ports import Subscribe
 from hanzoai.pubsub.settings.session import SessionOptions
 from hanzoai.pubsub.wire.runs import Run
 

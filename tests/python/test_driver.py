@@ -32,8 +32,7 @@ from hanzoai.pubsub.generated.wire import (
 )
 from hanzoai.pubsub.runtime.driver import Driver
 from hanzoai.pubsub.runtime.inbox import Inbox
-from hanzoai.pubsub.session.peer import Peer, read_peer
-from hanzoai.pubsub.session.ports import Rejected
+from hanzoai.pubsub.session.ports import Peer, Rejected, read_peer
 from hanzoai.pubsub.session.session import Session
 from hanzoai.pubsub.settings.options import ReceiveQueue, read_options
 from hanzoai.pubsub.testing import VirtualClock

@@ -25,7 +25,7 @@ from hanzoai.pubsub import (
 )
 from hanzoai.pubsub.generated.errors import CODES
 from hanzoai.pubsub.runtime.failures import reason_of
-from hanzoai.pubsub.runtime.listeners import Listeners
+from hanzoai.pubsub.runtime.handlers import Listeners
 from hanzoai.pubsub.session.ports import Rejected
 from hanzoai.pubsub.testing import MemoryServer
 

@@ -19,7 +19,7 @@ from hanzoai.pubsub import (
     ReceiveQueue,
     Subscription,
 )
-from hanzoai.pubsub.runtime.gaps import describe_gap, warn
+from hanzoai.pubsub.runtime.handlers import describe_gap, warn
 from hanzoai.pubsub.testing import MemoryServer, VirtualClock
 from hanzoai.pubsub.wire.runs import Run
 

@@ -16,8 +16,7 @@ from typing import Any
 import pytest
 
 from hanzoai.pubsub.blocking.portal import Portal
-from hanzoai.pubsub.runtime.green_threads import GreenEventLoop
-from hanzoai.pubsub.runtime.handler_threads import HandlerThreads
+from hanzoai.pubsub.runtime.threads import GreenEventLoop, HandlerThreads
 from hanzoai.pubsub.runtime.tokens import fetch_token
 from hanzoai.pubsub.values import TokenContext
 

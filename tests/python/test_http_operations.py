@@ -22,13 +22,11 @@ from hanzoai.pubsub.errors import (
 from hanzoai.pubsub.generated.wire import Limits, Message
 from hanzoai.pubsub.runtime.deliveries import Deliveries
 from hanzoai.pubsub.runtime.environment import Environment
-from hanzoai.pubsub.runtime.http_operations import HttpApi
-from hanzoai.pubsub.runtime.publisher import Publisher
-from hanzoai.pubsub.runtime.publishing import prepare
+from hanzoai.pubsub.runtime.operations import HttpApi
+from hanzoai.pubsub.runtime.publisher import Publisher, prepare
 from hanzoai.pubsub.runtime.tokens import TokenSource
-from hanzoai.pubsub.session.peer import Peer as ServerPeer
-from hanzoai.pubsub.session.ports import Acked
-from hanzoai.pubsub.session.requests import Publish
+from hanzoai.pubsub.session.ports import Acked, Publish
+from hanzoai.pubsub.session.ports import Peer as ServerPeer
 from hanzoai.pubsub.settings.options import RetryOptions, read_options
 from hanzoai.pubsub.testing import VirtualClock
 from hanzoai.pubsub.values import Published
@@ -412,7 +410,7 @@ async def test_an_api_that_forbids_the_question_is_there(api: HttpApi, peer: Pee
 
 async def test_an_error_of_the_request_is_the_result_of_each_item(api: HttpApi, peer: Peer) -> None:
     peer.answer = lambda request: httpx.Response(503, headers={"Retry-After": "0"})
-    publisher = Publisher(api._driver, api)
+    publisher = Publisher(api._driver, api.publish)
     task = asyncio.create_task(publisher.publish_many(ITEMS, timeout=5, via="rest"))
     await peer.clock.advance(1)
     async with asyncio.timeout(60):
@@ -445,7 +443,9 @@ async def test_a_batch_that_ran_out_of_time_is_unknown_for_each_of_its_messages(
             raise AssertionError("cancelled before")
 
     api.rest._transport = Hanging()
-    results = await Publisher(api._driver, api).publish_many(ITEMS, timeout=0.05, via="rest")
+    results = await Publisher(api._driver, api.publish).publish_many(
+        ITEMS, timeout=0.05, via="rest"
+    )
     for item, result in zip(ITEMS, results, strict=True):
         assert isinstance(result, OperationTimeout)
         assert result.outcome_unknown

@@ -6,7 +6,7 @@ import asyncio
 import gc
 from typing import Any
 
-from hanzoai.pubsub.runtime.listeners import Listener, Listeners, StateStream
+from hanzoai.pubsub.runtime.handlers import Listener, Listeners, StateStream
 from hanzoai.pubsub.values import StateChange
 
 

@@ -10,8 +10,7 @@ import pytest
 from hanzoai.pubsub import Gap
 from hanzoai.pubsub.errors import from_code
 from hanzoai.pubsub.log_text import log_error, log_text
-from hanzoai.pubsub.runtime.gaps import warn
-from hanzoai.pubsub.runtime.listeners import Listeners
+from hanzoai.pubsub.runtime.handlers import Listeners, warn
 
 if TYPE_CHECKING:
     import asyncio

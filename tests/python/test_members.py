@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hanzoai.pubsub.session.members import PresenceMembers
+from hanzoai.pubsub.session.presence import PresenceMembers
 from hanzoai.pubsub.session.routes import Routes
 from hanzoai.pubsub.topics import TopicTrie, matches
 

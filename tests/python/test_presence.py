@@ -7,18 +7,13 @@ from hypothesis import strategies as st
 
 from hanzoai.pubsub import Occupancy, occupancy_of, users_of
 from hanzoai.pubsub.generated.wire import Message, PresenceMember, PresenceUpdateFrame
-from hanzoai.pubsub.session.context import Context
 from hanzoai.pubsub.session.cursor import SeqCursor
-from hanzoai.pubsub.session.members import MAX_MEMBERS, MAX_TOPICS, PresenceMembers
 from hanzoai.pubsub.session.own_presence import MAX_TOPICS as OWN_TOPICS
 from hanzoai.pubsub.session.own_presence import OwnPresence, PresenceValues
-from hanzoai.pubsub.session.peer import Peer
-from hanzoai.pubsub.session.ports import Rejected
-from hanzoai.pubsub.session.presence import Presence
+from hanzoai.pubsub.session.ports import Context, Peer, Rejected, Subscribe
+from hanzoai.pubsub.session.presence import MAX_MEMBERS, MAX_TOPICS, Presence, PresenceMembers
 from hanzoai.pubsub.session.publishes import Publishes
-from hanzoai.pubsub.session.requests import Subscribe
-from hanzoai.pubsub.session.routes import Routes
-from hanzoai.pubsub.session.subscription_state import SubscriptionState
+from hanzoai.pubsub.session.routes import Routes, SubscriptionState
 from hanzoai.pubsub.settings.session import SessionOptions
 from tests.traces.effects import Send, Settle
 from tests.traces.recorder import Log

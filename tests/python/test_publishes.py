@@ -9,8 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hanzoai.pubsub.generated.wire import ErrorFrame, Publication, PublishedFrame, PublishFrame
-from hanzoai.pubsub.session.context import Context
-from hanzoai.pubsub.session.peer import Peer
+from hanzoai.pubsub.session.ports import Context, Peer
 from hanzoai.pubsub.session.publishes import MAX_PAUSE, Publishes
 from hanzoai.pubsub.settings.session import SessionOptions
 from tests.traces.effects import Acked, Effect, Rejected, Send, Settle, Unknown

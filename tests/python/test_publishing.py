@@ -10,7 +10,7 @@ import pytest
 
 from hanzoai.pubsub.errors import InvalidOption, InvalidPayload, InvalidTopic, PubSubError
 from hanzoai.pubsub.generated.wire import Publication
-from hanzoai.pubsub.runtime.publishing import Prepared, prepare, split_item
+from hanzoai.pubsub.runtime.publisher import Prepared, prepare, split_item
 
 
 def test_a_message_gets_an_id_and_a_size() -> None:

@@ -35,12 +35,11 @@ from hanzoai.pubsub.generated.wire import (
     UnsubscribedFrame,
     UnsubscribeFrame,
 )
-from hanzoai.pubsub.session import lifecycle, requests, session
+from hanzoai.pubsub.session import lifecycle, ports, session
 from hanzoai.pubsub.session.cursor import Replay
 from hanzoai.pubsub.session.events import SessionEvent
 from hanzoai.pubsub.session.ports import StateChanged
-from hanzoai.pubsub.session.routes import KNOWN_TOPICS
-from hanzoai.pubsub.session.subscription_state import LIVE
+from hanzoai.pubsub.session.routes import KNOWN_TOPICS, LIVE
 from hanzoai.pubsub.settings.session import SessionOptions
 from tests.traces import effects, events
 from tests.traces.effects import Rejected, Settle
@@ -396,7 +395,7 @@ def test_a_subscription_begins_and_ends_without_a_look_at_the_others() -> None:
     session = connected()
     for other in session.subscriptions.all.values():
         del other.patterns
-    session.subscribe(requests.Subscribe(2, ("c",), presence=True))
+    session.subscribe(ports.Subscribe(2, ("c",), presence=True))
     session.handle(events.Received(SubscribedFrame(topics=["c"], ref="s2", timestamp=1), 1))
     session.log.entries.clear()
     session.unsubscribe(2)
@@ -439,9 +438,9 @@ def test_every_kind_of_event_and_effect_is_listed() -> None:
             if isinstance(v, type) and v.__module__ == module.__name__
         }
 
-    own = set(EVENTS) - classes(requests)
-    assert classes(events) == own
-    assert classes(requests) <= set(EVENTS)
+    requests = {ports.Publish, ports.Subscribe}
+    assert classes(events) == set(EVENTS) - requests
+    assert requests <= set(EVENTS)
     assert classes(effects) == set(effects.EFFECTS) - {StateChanged}
 
 

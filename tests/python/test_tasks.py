@@ -9,8 +9,8 @@ import weakref
 
 import pytest
 
-from hanzoai.pubsub.runtime.handler_threads import prepare_work
 from hanzoai.pubsub.runtime.tasks import Tasks
+from hanzoai.pubsub.runtime.threads import prepare_work
 from hanzoai.pubsub.testing import VirtualClock
 
 

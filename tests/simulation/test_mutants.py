@@ -9,15 +9,14 @@ import pytest
 from hanzoai.pubsub.dialects.plain.id_cursor import IdCursor
 from hanzoai.pubsub.gap import Gap
 from hanzoai.pubsub.generated.wire import PublishResult
-from hanzoai.pubsub.session import subscription_state
-from hanzoai.pubsub.session.credentials import Credentials
+from hanzoai.pubsub.session.attempts import Credentials
 from hanzoai.pubsub.session.cursor import Request, SeqCursor
 from hanzoai.pubsub.session.lifecycle import Lifecycle
 from hanzoai.pubsub.session.own_presence import OwnPresence
-from hanzoai.pubsub.session.ports import Acked, Rejected
+from hanzoai.pubsub.session.ports import Acked, Rejected, Timers
 from hanzoai.pubsub.session.publishes import Publishes
+from hanzoai.pubsub.session.routes import SubscriptionState
 from hanzoai.pubsub.session.subscriptions import Subscriptions
-from hanzoai.pubsub.session.timers import Timers
 from tests.simulation.run import simulate
 
 if TYPE_CHECKING:
@@ -146,7 +145,7 @@ def the_first_part_of_an_answer_counts_as_all(patch: Patch) -> None:
 
 @mutant
 def subscriptions_stay_live_over_a_drop(patch: Patch) -> None:
-    patch.setattr(subscription_state.SubscriptionState, "forget", nothing)
+    patch.setattr(SubscriptionState, "forget", nothing)
 
     patch.setattr(Subscriptions, "connected", nothing)
 

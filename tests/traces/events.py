@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from hanzoai.pubsub.session.ports import SessionTimer, TimerName
-from hanzoai.pubsub.session.requests import Publish, Subscribe
+from hanzoai.pubsub.session.ports import Publish, SessionTimer, Subscribe, TimerName
 from hanzoai.pubsub.settings.options import SendPolicy
 
 if TYPE_CHECKING:

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
         Message,
         ServerFrame,
     )
-    from hanzoai.pubsub.session.peer import Peer
     from hanzoai.pubsub.session.ports import (
         Outcome,
+        Peer,
         Rejected,
         StateChanged,
         TransportName,

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     )
     from hanzoai.pubsub.request_reply.blocking import BlockingResponder
     from hanzoai.pubsub.request_reply.responder import Responder
-    from hanzoai.pubsub.runtime.publishing import Batch
+    from hanzoai.pubsub.runtime.publisher import Batch
     from hanzoai.pubsub.runtime.subscription import Subscription
     from hanzoai.pubsub.settings.options import (
         ClientOptions,
@@ -147,7 +147,7 @@ _HOMES: Final = {
         "Settings",
     ),
     "request_reply.responder": ("Responder",),
-    "runtime.publishing": ("Batch",),
+    "runtime.publisher": ("Batch",),
     "runtime.subscription": ("Subscription",),
     "topic": ("TopicHandle",),
     "topics": ("is_wildcard", "matches", "validate_pattern", "validate_topic"),

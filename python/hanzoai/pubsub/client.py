@@ -11,8 +11,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, TypeVar, Unpack, overload
 
 from hanzoai.pubsub.errors import ClosedError
-from hanzoai.pubsub.runtime.environment import environment_for
-from hanzoai.pubsub.runtime.ownership import no_loop, refuse_copy, running_loop
+from hanzoai.pubsub.runtime.environment import environment_for, no_loop, refuse_copy, running_loop
 from hanzoai.pubsub.settings.checks import check_function, check_seconds
 from hanzoai.pubsub.settings.options import read_options
 from hanzoai.pubsub.settings.units import warn_of_milliseconds
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.request_reply.responder import Responder
     from hanzoai.pubsub.runtime.handlers import GapHandler, Handler, StateLoader
     from hanzoai.pubsub.runtime.operations import Operations
-    from hanzoai.pubsub.runtime.publishing import Batch, Prepared
+    from hanzoai.pubsub.runtime.publisher import Batch, Prepared
     from hanzoai.pubsub.runtime.subscription import Subscription
     from hanzoai.pubsub.settings.options import ReceiveQueue, SendQueue, Settings, TransportChoice
     from hanzoai.pubsub.topic import TopicHandle
@@ -326,8 +325,7 @@ class PubSubClient:
             raise no_loop()  # nothing iterates the subscription, so it might never begin
         if self._tracing is not None and callable(on_message):
             on_message = self._tracing.handler(on_message)
-        from hanzoai.pubsub.runtime.subscribing import Feed
-        from hanzoai.pubsub.runtime.subscription import Subscription
+        from hanzoai.pubsub.runtime.subscription import Feed, Subscription
 
         feed = Feed(
             topics,
@@ -448,7 +446,7 @@ class PubSubClient:
         ``async with ps.batch() as b: b.publish(topic, message)``; at the end, ``b.results`` has one
         result per message, and the block raises the first error among them.
         """
-        from hanzoai.pubsub.runtime.publishing import Batch
+        from hanzoai.pubsub.runtime.publisher import Batch
 
         publisher, tracing = self._ready().publisher, self._tracing
         outer = None if tracing is None else tracing.current()

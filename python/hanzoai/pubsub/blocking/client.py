@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, TypeVar, Unpack,
 from hanzoai.pubsub.blocking.portal import Portal
 from hanzoai.pubsub.client import PubSubClient
 from hanzoai.pubsub.errors import ClosedError
-from hanzoai.pubsub.runtime.ownership import refuse_copy
+from hanzoai.pubsub.runtime.environment import refuse_copy
 
 if TYPE_CHECKING:
     from collections.abc import (

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar, cast
 from hanzoai.pubsub.durations import seconds_of
 from hanzoai.pubsub.errors import ClosedError, OperationTimeout, PubSubError, UsageError
 from hanzoai.pubsub.model import Data_co
-from hanzoai.pubsub.runtime.ownership import ForkedError
+from hanzoai.pubsub.runtime.environment import ForkedError
 from hanzoai.pubsub.values import Message
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from hanzoai.pubsub.generated.wire import Denial
     from hanzoai.pubsub.payload_models import PayloadModel
-    from hanzoai.pubsub.runtime.publishing import Batch
+    from hanzoai.pubsub.runtime.publisher import Batch
     from hanzoai.pubsub.runtime.subscription import Subscription
     from hanzoai.pubsub.values import Duration, Event, Outgoing, Published, SubscriptionStats, Ttl
 

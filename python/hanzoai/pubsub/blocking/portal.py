@@ -17,9 +17,8 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from hanzoai.pubsub.errors import ClosedError, UsageError
-from hanzoai.pubsub.runtime.green_threads import new_event_loop
-from hanzoai.pubsub.runtime.handler_threads import HandlerThreads
-from hanzoai.pubsub.runtime.ownership import ForkedError, Owner
+from hanzoai.pubsub.runtime.environment import ForkedError, Owner
+from hanzoai.pubsub.runtime.threads import HandlerThreads, new_event_loop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

@@ -23,7 +23,7 @@ from hanzoai.pubsub.cli.lines import binary_input, is_terminal, line_value, read
 from hanzoai.pubsub.cli.output import Output
 from hanzoai.pubsub.cli.session import DEFAULT_TIMEOUT, build_client, notify, report, run
 from hanzoai.pubsub.errors import InvalidPayload, OperationTimeout, PubSubError
-from hanzoai.pubsub.runtime.publishing import prepare
+from hanzoai.pubsub.runtime.publisher import prepare
 
 if TYPE_CHECKING:
     from argparse import Namespace

@@ -23,7 +23,7 @@ from hanzoai.pubsub.cli.session import DEFAULT_TIMEOUT, build_client, run
 from hanzoai.pubsub.cli.writer import Writer
 from hanzoai.pubsub.errors import PubSubError
 from hanzoai.pubsub.request_reply.messages import check_request_id
-from hanzoai.pubsub.runtime.publishing import prepare
+from hanzoai.pubsub.runtime.publisher import prepare
 from hanzoai.pubsub.topics import validate_topic
 
 if TYPE_CHECKING:

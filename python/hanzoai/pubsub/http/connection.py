@@ -69,7 +69,7 @@ def _without_idle_connections() -> dict[str, str]:
     """A header that makes the client close each connection, if gevent has patched `select`.
 
     The client polls an idle connection before it uses it again. With gevent, other green threads
-    run meanwhile, and would find the running event loop: see `runtime.green_threads`.
+    run meanwhile, and would find the running event loop: see `runtime.threads`.
     """
     gevent = sys.modules.get("gevent.monkey")
     patched = gevent is not None and gevent.is_module_patched("select")

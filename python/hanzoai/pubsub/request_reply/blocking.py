@@ -6,7 +6,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any, Self
 
 from hanzoai.pubsub.errors import ClosedError
-from hanzoai.pubsub.runtime.ownership import ForkedError
+from hanzoai.pubsub.runtime.environment import ForkedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -20,8 +20,7 @@ from hanzoai.pubsub.request_reply.messages import (
     reply,
     reply_to_of,
 )
-from hanzoai.pubsub.runtime.decisions import check_allow, decide
-from hanzoai.pubsub.runtime.handlers import call
+from hanzoai.pubsub.runtime.handlers import call, check_allow, decide
 from hanzoai.pubsub.runtime.tasks import Tasks
 from hanzoai.pubsub.settings.checks import check_function, check_seconds, check_whole
 

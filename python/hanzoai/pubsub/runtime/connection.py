@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
 from hanzoai.pubsub.dialects import needs_dialect
 from hanzoai.pubsub.errors import ProtocolError
@@ -36,8 +37,7 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.generated.wire import ClientFrame, ServerFrame
     from hanzoai.pubsub.runtime.deliveries import Deliveries
     from hanzoai.pubsub.runtime.failures import Failures
-    from hanzoai.pubsub.runtime.listeners import Listeners
-    from hanzoai.pubsub.runtime.steps import Steps
+    from hanzoai.pubsub.runtime.handlers import Listeners
     from hanzoai.pubsub.runtime.tasks import Tasks
     from hanzoai.pubsub.session.ports import TransportName
     from hanzoai.pubsub.session.session import Session
@@ -56,7 +56,31 @@ Measured: with more waiting messages, each costs more, because the garbage colle
 """
 
 
+P = ParamSpec("P")
 _Told = TypeVar("_Told", bound=Model)
+
+
+class Steps:
+    """Calls into a session: what calls it during a step waits for the end of the step."""
+
+    def __init__(self) -> None:
+        self.busy = False  # a step runs
+        self.waiting: deque[Callable[[], None]] = deque()  # the calls that wait for its end
+
+    def call(self, step: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
+        """Perform a step, now or after those that run and wait."""
+        self.waiting.append(partial(step, *args, **kwargs))
+        if not self.busy:
+            self.run_waiting()
+
+    def run_waiting(self) -> None:
+        """Perform the steps that wait."""
+        while self.waiting:
+            self.busy = True
+            try:
+                self.waiting.popleft()()
+            finally:
+                self.busy = False
 
 
 class _Probe:

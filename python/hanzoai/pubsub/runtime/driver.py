@@ -16,12 +16,11 @@ from hanzoai.pubsub.errors import AuthRefused, ClosedError
 from hanzoai.pubsub.generated.lifecycle import PUBLIC
 from hanzoai.pubsub.generated.wire import Limits
 from hanzoai.pubsub.log_text import log_text
-from hanzoai.pubsub.runtime.connection import Connection
+from hanzoai.pubsub.runtime.connection import Connection, Steps
 from hanzoai.pubsub.runtime.deliveries import Deliveries
+from hanzoai.pubsub.runtime.environment import Owner
 from hanzoai.pubsub.runtime.failures import Failures, describe_failure, rejected, unavailable
-from hanzoai.pubsub.runtime.listeners import Listeners
-from hanzoai.pubsub.runtime.ownership import Owner
-from hanzoai.pubsub.runtime.steps import Steps
+from hanzoai.pubsub.runtime.handlers import Listeners
 from hanzoai.pubsub.runtime.tasks import Tasks
 from hanzoai.pubsub.runtime.tokens import TokenSource
 from hanzoai.pubsub.session.ports import Unknown
@@ -38,9 +37,15 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.runtime.environment import Environment
     from hanzoai.pubsub.runtime.handlers import Handler
     from hanzoai.pubsub.runtime.inbox import Inbox
-    from hanzoai.pubsub.session.peer import Peer
-    from hanzoai.pubsub.session.ports import Outcome, Ports, Rejected, StateChanged, TimerName
-    from hanzoai.pubsub.session.requests import Subscribe
+    from hanzoai.pubsub.session.ports import (
+        Outcome,
+        Peer,
+        Ports,
+        Rejected,
+        StateChanged,
+        Subscribe,
+        TimerName,
+    )
     from hanzoai.pubsub.settings.options import ClientOptions
     from hanzoai.pubsub.settings.session import SessionOptions
     from hanzoai.pubsub.values import Duration, TokenReason

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final, Literal, cast
 
 from hanzoai.pubsub.errors import PubSubError, SlowConsumer, from_code
-from hanzoai.pubsub.runtime.waiters import Waiters
+from hanzoai.pubsub.runtime.tasks import Waiters
 from hanzoai.pubsub.transports import BURST
 from hanzoai.pubsub.values import Event, Gap, Message, PresenceChange, SubscriptionStats
 from hanzoai.pubsub.wire.runs import Run

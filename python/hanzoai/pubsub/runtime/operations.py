@@ -1,16 +1,269 @@
-"""The operations of a client, inside the event loop it runs in."""
+"""The operations of a client in its event loop, also those over HTTP."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+import math
+import sys
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from hanzoai.pubsub.runtime.http_operations import HttpApi
+from hanzoai.pubsub.errors import (
+    NotFound,
+    OperationTimeout,
+    PermissionDenied,
+    PubSubError,
+    Unsupported,
+)
+from hanzoai.pubsub.http import calls as rest_calls
+from hanzoai.pubsub.runtime.arguments import SEQ_MAX, page_end, pattern_list, position_map, unix_ms
 from hanzoai.pubsub.runtime.publisher import Publisher
+from hanzoai.pubsub.session.ports import Acked
+from hanzoai.pubsub.settings.checks import check_seconds, check_text, check_whole, invalid
+from hanzoai.pubsub.topics import validate_topic
+from hanzoai.pubsub.values import occupancy_of
 
 if TYPE_CHECKING:
-    from hanzoai.pubsub.errors import PubSubError
+    from collections.abc import AsyncIterator, Mapping, Sequence
+
+    from hanzoai.pubsub.generated.wire import PresenceMember
+    from hanzoai.pubsub.http.rest import Rest
     from hanzoai.pubsub.runtime.driver import Driver
-    from hanzoai.pubsub.values import Duration
+    from hanzoai.pubsub.session.ports import Publish
+    from hanzoai.pubsub.values import (
+        Before,
+        Duration,
+        Message,
+        Occupancy,
+        PositionList,
+        Since,
+        TopicInfo,
+        Topics,
+    )
+
+T = TypeVar("T")
+
+_ASK_AGAIN: Final = 60.0
+"""Seconds after which a missing HTTP API is tried again."""
+
+_WAIT_MAX: Final = 30.0
+"""Maximum seconds that a request can ask the server to wait."""
+
+
+class HttpApi:
+    """The HTTP side of a client."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self._clock = driver.clock
+        self._made: Rest | None = None
+        self._found = False
+        self._ask_again_at = -math.inf
+        self._order = asyncio.Lock()
+
+    @property
+    def rest(self) -> Rest:
+        """The HTTP API, set up at its first use."""
+        driver = self._driver
+        if self._made is None:
+            driver.check_open()
+            # httpx takes a third of this package's import time, and many programs never use HTTP.
+            from hanzoai.pubsub.http.rest import Rest
+
+            self._made = Rest(
+                driver.options,
+                driver.tokens,
+                self._clock,
+                random=driver.environment.random,
+                transport=driver.environment.http_transport(),
+            )
+        self._made.features = None if driver.peer is None else driver.peer.features
+        return self._made
+
+    async def close(self, timeout: float) -> None:
+        """Cancel running calls; publishes get this many seconds to finish."""
+        if self._made is not None:
+            await self._made.close(timeout)
+
+    async def publish(self, publish: Publish, deadline: float, certain: bool) -> Acked | None:
+        """Publish in one request, after the publishes that were called before.
+
+        A plain HIP-56 peer does not acknowledge publishes on a socket, but answers a request.
+        Returns None without an HTTP API, which is checked unless it is `certain`.
+        """
+        messages, first, now = publish.messages, publish.messages[0], self._clock.now
+        try:
+            async with asyncio.timeout(deadline - now()):
+                await self._order.acquire()
+        except TimeoutError:
+            topic, id = (None, None) if publish.batch else (first.topic, first.id)
+            raise OperationTimeout(topic=topic, id=id) from None
+        try:
+            # Without an API, the rest of the time is for the connection.
+            if not certain and not await self._is_there(first.topic, (deadline - now()) / 2):
+                return None
+            if not self._driver.options.echo:
+                # Publishes that wait here are not sent, so the session does not count them.
+                self._driver.deliveries.remember_own(messages, 0)
+            left = deadline - now()
+            if publish.batch:
+                results = await self.rest.publish_many(messages, timeout=left)
+            else:
+                results = [await self.rest.publish(first, timeout=left)]
+        finally:
+            self._order.release()
+        return Acked(tuple(results))
+
+    async def _is_there(self, topic: str, seconds: float) -> bool:
+        """Check once, with a read-only request that every HIP-56 server supports."""
+        if self._found or self._clock.now() < self._ask_again_at:
+            return self._found
+        call = rest_calls.history(topic, limit=1)
+        try:
+            await self.rest.perform(call, timeout=seconds, attempts=1)
+            self._found = True
+        except PubSubError as error:
+            self._found = isinstance(error, PermissionDenied)
+            self._ask_again_at = self._clock.now() + _ASK_AGAIN
+        return self._found
+
+    async def presence(self, topic: str, *, timeout: Duration | None) -> list[PresenceMember]:
+        """See ``PubSubClient.presence``."""
+        return await self._perform(rest_calls.presence(validate_topic(topic)), timeout)
+
+    async def occupancy(self, topic: str, *, timeout: Duration | None) -> Occupancy:
+        """See ``PubSubClient.occupancy``; counted here if the server does not count members."""
+        try:
+            return await self._perform(rest_calls.occupancy(validate_topic(topic)), timeout)
+        except NotFound:
+            return occupancy_of(await self.presence(topic, timeout=timeout))
+
+    async def topics(
+        self, prefix: str | None, *, limit: int | None, timeout: Duration | None
+    ) -> list[TopicInfo]:
+        """See ``PubSubClient.topics``."""
+        if prefix is not None:
+            check_text("prefix", prefix, "the beginning of topics")
+        if limit is not None:
+            check_whole("limit", limit, unit="a number of topics")
+        return (await self._perform(rest_calls.topics(prefix, limit), timeout)).topics
+
+    async def _perform(self, call: rest_calls.Call[T], timeout: Duration | None) -> T:
+        self._driver.check_open()
+        return await self.rest.perform(call, timeout=self._driver.timeout_of(timeout))
+
+    async def positions(
+        self,
+        topics: Topics,
+        *,
+        after: Mapping[str, int] | None,
+        at: Since | None,
+        wait: Duration,
+        timeout: Duration | None,
+    ) -> PositionList:
+        """See ``PubSubClient.positions``."""
+        self._driver.check_open()
+        names = pattern_list(topics)
+        known = None if after is None else position_map(after)
+        wait_ms = round(check_seconds("wait", wait, 0.0, _WAIT_MAX) * 1000)
+        seconds = self._driver.timeout_of(timeout)
+        moment = None if at is None else unix_ms(at, self._clock.wall_ms(), "at")
+        return await self.rest.positions(
+            names, after=known, at=moment, wait_ms=wait_ms, timeout=seconds
+        )
+
+    def history(
+        self,
+        topic: str,
+        *,
+        since: Since | None,
+        before: Before | None,
+        after: int | None,
+        limit: int | None,
+        timeout: Duration | None,
+    ) -> AsyncIterator[Message]:
+        """See ``PubSubClient.history``."""
+        self._driver.check_open()
+        validate_topic(topic)
+        seconds = self._driver.timeout_of(timeout)
+        start = None if since is None else unix_ms(since, self._clock.wall_ms())
+        id, seq = (None, None) if before is None else page_end(before, topic)
+        if after is not None:
+            if before is not None:
+                raise invalid(
+                    "after", "cannot be used together with `before`", "Leave out one of them."
+                )
+            check_whole("after", after, low=0, high=SEQ_MAX, unit="a position")
+        if limit is not None:
+            check_whole("limit", limit, low=0, high=sys.maxsize, unit="a number of messages")
+        return self._pages(topic, start, id, seq, after, limit, seconds)
+
+    async def _pages(
+        self,
+        topic: str,
+        since: int | None,
+        before: str | None,
+        before_seq: int | None,
+        after: int | None,
+        limit: int | None,
+        seconds: float,
+    ) -> AsyncIterator[Message]:
+        """Messages after a position; or the newest, read backwards and then yielded in order."""
+        # The log of a topic is limited, and so are the pages kept. A message that is trimmed in the
+        # meantime is the oldest and ends the reading.
+        pages: list[Sequence[Message]] = []
+        left = sys.maxsize if limit is None else limit
+        last: tuple[str, int | None] | None = None
+        restarted = False
+        while left > 0:
+            size = min(left, self._driver.options.history_page)
+            call = rest_calls.history(
+                topic, since=since, before=before, before_seq=before_seq, after=after, limit=size
+            )
+            try:
+                page = await self.rest.perform(call, timeout=seconds)
+            except NotFound:
+                if not pages:
+                    raise
+                break
+            messages = page.messages
+            if before is None and before_seq is not None and messages:
+                end = messages[-1].seq
+                if end is None or end >= before_seq:
+                    raise Unsupported(
+                        "The server cannot end a page before a position.",
+                        remedy="Pass the id of a message as `before`.",
+                        topic=topic,
+                        field="before",
+                    )
+            # An empty page moves nothing, and a peer that ignores the position sends a page again.
+            newest = (messages[-1].id, messages[-1].seq) if messages else last
+            if newest == last:
+                break
+            last = newest
+            left -= len(messages)
+            if after is None:
+                pages.append(messages)
+                # Several senders can use one id; only some servers read the position.
+                before, before_seq = messages[0].id, messages[0].seq
+            else:
+                position = messages[-1].seq or after
+                if position < after:
+                    # The log has restarted, or servers with different positions take turns.
+                    if restarted:
+                        raise Unsupported(
+                            "Servers with different positions answer in turn.",
+                            remedy="Let the load balancer send each client to one node.",
+                            topic=topic,
+                        )
+                    restarted = True
+                for message in messages:
+                    yield message
+                after = position
+            if not page.has_more:
+                break
+        for messages in reversed(pages):
+            for message in messages:
+                yield message
 
 
 class Operations:
@@ -19,7 +272,7 @@ class Operations:
     def __init__(self, driver: Driver) -> None:
         self.driver = driver
         self.http = HttpApi(driver)
-        self.publisher = Publisher(driver, self.http)
+        self.publisher = Publisher(driver, self.http.publish)
         self._end_reported = False
 
     async def connect(self, timeout: Duration | None) -> None:

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 from hanzoai.pubsub.errors import ClosedError, PubSubError
 from hanzoai.pubsub.runtime.failures import unavailable
-from hanzoai.pubsub.runtime.green_threads import others_run
-from hanzoai.pubsub.runtime.handler_threads import prepare_work
 from hanzoai.pubsub.runtime.handlers import call
+from hanzoai.pubsub.runtime.threads import others_run, prepare_work
 from hanzoai.pubsub.settings.checks import invalid
 from hanzoai.pubsub.settings.options import check_token
 from hanzoai.pubsub.values import Token, TokenContext

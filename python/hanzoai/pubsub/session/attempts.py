@@ -1,7 +1,4 @@
-"""The waits between attempts to connect (LIFE-2, LIFE-3).
-
-There is no clock: the length of an outage is the sum of its waits and failed openings.
-"""
+"""What the next attempt to connect needs: a token, a wait, and a transport."""
 
 from __future__ import annotations
 
@@ -9,7 +6,90 @@ from math import inf
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from hanzoai.pubsub.session.context import Context
+    from hanzoai.pubsub.session.ports import Context, TransportName
+    from hanzoai.pubsub.values import TokenReason
+
+NOTICE_INTERVAL: Final = 1_000
+"""Minimum milliseconds between two calls for a token that the server's notices cause."""
+
+
+class Credentials:
+    """The token and the calls for it; times in milliseconds."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self.token: str | None = None
+        self.life: int | None = None  # stated when it arrived
+        self.span: int | None = None  # left when a server first accepted it
+        self.failed = 0  # consecutive calls
+        self.rejected = False  # the server rejected the last token
+        self._calls = 0
+        self._call: int | None = None  # the number of the call in flight
+        self._noticed = -NOTICE_INTERVAL  # when a notice last caused a call, or will cause one
+
+    def fetch(self, at: int | None, *, expiring: bool) -> None:
+        """Get a token, unless a call is in flight; `at`: the time of the notice that causes it."""
+        options, timers = self._context.options, self._context.timers
+        if self._call is not None or (expiring and not options.renewable):
+            return
+        if at is not None:
+            # A server may send many notices; one call handles all that arrive too soon.
+            wait = self._noticed - at
+            if wait <= 0:
+                wait += NOTICE_INTERVAL
+            if not 0 < wait <= NOTICE_INTERVAL:
+                wait = 0
+            self._noticed = at + wait
+            if wait:
+                timers.start("refresh", wait)
+                return
+        self._calls += 1
+        self._call = self._calls
+        reason: TokenReason = "expiring" if expiring else "rejected" if self.rejected else "connect"
+        self._context.ports.fetch_token(self._call, reason, self.failed)
+        timers.start("fetch", options.fetch_timeout)
+
+    def end_call(self, call: int) -> bool:
+        """The callback answered; False if the answer is not awaited."""
+        if call != self._call:
+            return False
+        self._call = None
+        self._context.timers.stop("fetch")
+        return True
+
+    def abandon(self) -> None:
+        """Cancel the call in flight, if there is one."""
+        if self._call is not None:
+            self.failed += 1
+            self._context.ports.abandon_fetch(self._call)
+            self._call = None
+
+    def keep(self, token: str | None, life: int | None) -> None:
+        """Use a token until it expires, after `life` milliseconds."""
+        self.token = token
+        self.life = life
+        self.span = None
+        self.failed = 0
+        self._context.timers.limit("expiry", life)
+
+    def forget(self) -> None:
+        """Drop the token."""
+        self.token = None
+        self.life = None
+
+    def accepted(self, left: int | None) -> None:
+        """A server accepted the token, and perhaps stated the time left: plan its renewal."""
+        options, timers = self._context.options, self._context.timers
+        life = self.life if left is None else left
+        if left is not None:
+            timers.limit("expiry", left)
+        if self.span is None:
+            self.span = life
+        early: int | None = None
+        if life is not None and options.renewable:
+            early = max(life - options.refresh_margin, life * 4 // 5)
+        timers.limit("refresh", early)
+
 
 MAX_RETRY_AFTER: Final = 3_600_000
 """Maximum wait that a server can request, milliseconds."""
@@ -64,3 +144,71 @@ class Attempts:
     def shorten(self) -> None:
         """A call of the program ends the wait early."""
         self.outage -= self.wait - self._minimum
+
+
+class TransportChoice:
+    """The transport of the next attempt, and the reasons for the other one."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._failures = 0  # consecutive failed WebSockets, between which HTTP answered
+        self.name: TransportName = "sse" if context.options.transport == "sse" else "websocket"
+        self.http_works = False  # it has answered since the last failure of a WebSocket
+        self.is_probing_http = False
+        self.has_opened = False  # a WebSocket has worked in this process
+        self.is_late = False  # the first WebSocket has not opened in time
+        self.probes = 0  # of the WebSocket, since the last useful connection
+
+    @property
+    def may_fall_back(self) -> bool:
+        """Whether the transport is a WebSocket, and the user leaves the choice open."""
+        return self._context.options.transport == "auto" and self.name == "websocket"
+
+    def count_failure(self) -> bool:
+        """A WebSocket failed, without an error of the server; whether to check HTTP now."""
+        # The client falls back after some failures between which the HTTP address answered: an
+        # address without any answer says nothing about WebSockets, and a server without event
+        # streams offers no alternative.
+        options = self._context.options
+        http_works, self.http_works = self.http_works, False
+        if http_works or not self._failures:
+            self._failures += 1
+        needed = options.short_life if self.has_opened else options.fallback_failures
+        if not http_works or self._failures < needed:
+            return True
+        self.change()
+        return False
+
+    def http_answered(self, *, ok: bool) -> None:
+        """The HTTP address answered as a PubSub service, or it did not."""
+        self.is_probing_http = False
+        self.http_works = ok
+        if not ok:
+            self._failures = 0
+
+    def change(self) -> None:
+        """Switch to the event stream; or from it to the WebSocket."""
+        self._context.timers.stop("upgrade")
+        self._failures = 0
+        self.http_works = self.has_opened = False
+        if self._context.options.transport == "auto":
+            self.name = "sse" if self.name == "websocket" else "websocket"
+
+    def upgrade(self) -> None:
+        """Switch to the WebSocket while the event stream works; one failure switches back."""
+        self.change()
+        self._failures = self._context.options.fallback_failures
+        self.http_works = True
+
+    def start_upgrade(self) -> None:
+        """Start the timer of the next WebSocket probe; cuts of the fallback do not reset it."""
+        options, timers = self._context.options, self._context.timers
+        if self.name == "sse" and options.transport == "auto" and "upgrade" not in timers:
+            first = options.upgrade_after
+            after = min(first << self.probes, max(first, options.upgrade_cap))
+            timers.start("upgrade", after)
+
+    def note_useful(self) -> None:
+        """The connection is useful: earlier failures no longer count."""
+        if self.name == "websocket":
+            self._failures = self.probes = 0

@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from hanzoai.pubsub.generated.errors import CODES, close_action
+from hanzoai.pubsub.session.ports import Rejected
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hanzoai.pubsub.generated.errors import CloseAction
     from hanzoai.pubsub.generated.wire import AuthErrorFrame, ErrorFrame
-    from hanzoai.pubsub.session.peer import Peer
-    from hanzoai.pubsub.session.ports import TimerName
+    from hanzoai.pubsub.session.ports import Peer, TimerName
 
 RATE_LIMITED: Final = "rate_limited"
 """The code of a rejection because of the publish rate."""
@@ -68,6 +68,11 @@ def event_of(frame: AuthErrorFrame | ErrorFrame) -> SessionEvent:
         remedy=frame.remedy,
         retry_after_ms=frame.retry_after_ms,
     )
+
+
+def rejection(frame: ErrorFrame) -> Rejected:
+    """The outcome for an error frame."""
+    return Rejected(**frame.model_dump(exclude={"type", "ref"}))
 
 
 def action_of(code: str | int | None) -> CloseAction:

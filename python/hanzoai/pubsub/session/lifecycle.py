@@ -12,20 +12,17 @@ from typing import TYPE_CHECKING, Final, cast
 from hanzoai.pubsub.generated.defaults import CLIENT
 from hanzoai.pubsub.generated.lifecycle import INITIAL, TABLE
 from hanzoai.pubsub.generated.wire import AuthFrame, ClientInfo, PingFrame
-from hanzoai.pubsub.session.attempts import Attempts
-from hanzoai.pubsub.session.credentials import Credentials
+from hanzoai.pubsub.session.attempts import Attempts, Credentials, TransportChoice
 from hanzoai.pubsub.session.events import NO_DETAILS, SessionEvent, action_of, code_of, unexplained
 from hanzoai.pubsub.session.ports import Rejected, StateChanged
-from hanzoai.pubsub.session.transport_choice import TransportChoice
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hanzoai.pubsub.generated.lifecycle import Event as Name
     from hanzoai.pubsub.generated.lifecycle import Guard, Row, State, Steps, Timer
-    from hanzoai.pubsub.session.context import Context
     from hanzoai.pubsub.session.own_presence import OwnPresence
-    from hanzoai.pubsub.session.peer import Peer
+    from hanzoai.pubsub.session.ports import Context, Peer
     from hanzoai.pubsub.session.publishes import Publishes
     from hanzoai.pubsub.session.subscriptions import Subscriptions
 

@@ -9,16 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hanzoai.pubsub.generated.wire import PresenceUpdateFrame
-from hanzoai.pubsub.session.events import RATE_LIMITED
+from hanzoai.pubsub.session.events import RATE_LIMITED, rejection
 from hanzoai.pubsub.session.ports import Acked, Rejected
-from hanzoai.pubsub.session.publish_state import rejection
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from hanzoai.pubsub.generated.wire import ErrorFrame
-    from hanzoai.pubsub.session.context import Context
-    from hanzoai.pubsub.session.ports import Outcome
+    from hanzoai.pubsub.session.ports import Context, Outcome
     from hanzoai.pubsub.session.publishes import Publishes
     from hanzoai.pubsub.session.routes import Routes
 

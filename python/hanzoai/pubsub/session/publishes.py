@@ -3,37 +3,109 @@
 Sent publishes stay in flight until they are answered, with the limits of the queue. When the
 connection is lost, they return to the head of the queue if the peer publishes an id once; otherwise
 their outcome is unknown. PUB-1 to PUB-6.
+
+When the rate is used up, publishes wait in three lanes: messages, the newest values of keys (policy
+`latest`), and background publishes, such as token streams. The lanes take turns, 4:1:1, by smooth
+weighted round robin; a message that comes alone goes next. Within a lane the order is that of the
+calls.
 """
 
 from __future__ import annotations
 
 import math
 from collections import OrderedDict
+from dataclasses import dataclass
 from itertools import chain, islice, repeat, takewhile
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
 
-from hanzoai.pubsub.generated.wire import ErrorFrame, PublishFrame, PublishResult
+from hanzoai.pubsub.generated.wire import ErrorFrame, ErrorInfo, PublishFrame, PublishResult
 from hanzoai.pubsub.model import trusted
-from hanzoai.pubsub.session.events import RATE_LIMITED
+from hanzoai.pubsub.session.events import RATE_LIMITED, rejection
 from hanzoai.pubsub.session.ports import Acked, Rejected, Unknown
-from hanzoai.pubsub.session.publish_state import (
-    UNANSWERED,
-    PublishState,
-    count_in,
-    rejection,
-    result_of,
-)
-from hanzoai.pubsub.session.turns import next_turn
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from hanzoai.pubsub.generated.wire import PublishedFrame
-    from hanzoai.pubsub.session.context import Context
-    from hanzoai.pubsub.session.peer import Peer
-    from hanzoai.pubsub.session.ports import Outcome
-    from hanzoai.pubsub.session.requests import Publish
-    from hanzoai.pubsub.session.turns import Lane
+    from hanzoai.pubsub.session.ports import Context, Outcome, Peer, Publish
+
+UNANSWERED: Final = PublishResult(
+    error=ErrorInfo(code="outcome_unknown", message="The server sent no result for this message.")
+)
+"""The result of a message that is missing in the server's answer."""
+
+_STATED: Final = {"id", "timestamp", "seq", "duplicate"}
+"""Fields of a result that is not an error."""
+
+
+@dataclass(slots=True, eq=False, weakref_slot=True)
+class PublishState:
+    """One publish."""
+
+    number: int  # its place in the order of the calls
+    publish: Publish
+    ref: str  # on the wire
+    results: list[PublishResult | None]  # a slot for each message, None until it is answered
+    # Milliseconds for which publishes had been held back when it was last queued; infinite after it
+    # counted as slowed.
+    since: float
+    sent: bool = False  # a part of it may already be published
+    doubted: bool = False  # it was in flight when a connection was lost: a rejection proves nothing
+    newer: PublishState | None = None  # one of its key, perhaps published before it
+
+    def unanswered(self) -> list[int]:
+        """Slots without an answer."""
+        return [n for n, result in enumerate(self.results) if result is None]
+
+
+def result_of(frame: PublishedFrame, sent_id: str | None) -> PublishResult:
+    """The result in the server's answer to one message, with the sent id if it states none."""
+    fields = {
+        "id": frame.id or sent_id,
+        "timestamp": frame.timestamp,
+        "seq": frame.seq,
+        "duplicate": frame.duplicate,
+        "error": None,
+    }
+    return trusted(PublishResult, fields, _STATED)
+
+
+def count_in(counter: list[int], publish: Publish, sign: int) -> None:
+    """Add or subtract a publish from a count of messages and bytes."""
+    counter[0] += sign * len(publish.messages)
+    counter[1] += sign * publish.size
+
+
+Lane: TypeAlias = Literal["messages", "latest", "background"]
+
+WEIGHTS: Final[Mapping[Lane, int]] = {"messages": 4, "latest": 1, "background": 1}
+
+
+def lane_of(entry: PublishState) -> Lane:
+    """The lane in which a publish waits."""
+    publish = entry.publish
+    if publish.background:
+        return "background"
+    return "messages" if publish.key is None else "latest"
+
+
+def next_turn(
+    queue: Iterable[PublishState], saved: Mapping[Lane, int]
+) -> tuple[PublishState, dict[Lane, int]]:
+    """The publish whose turn it is, and the credit of the lanes after it; `saved`: before it."""
+    heads: dict[Lane, PublishState] = {}
+    for entry in queue:
+        heads.setdefault(lane_of(entry), entry)
+    # Saved credit stays small, so that a single message is sent next.
+    credit: dict[Lane, int] = {
+        lane: min(saved.get(lane, 0), 1) + weight
+        for lane, weight in WEIGHTS.items()
+        if lane in heads
+    }
+    lane: Lane = max(credit, key=lambda lane: credit[lane])
+    credit[lane] -= sum(WEIGHTS[waiting] for waiting in credit)
+    return heads[lane], credit
+
 
 PAUSE: Final = 1_000
 """Milliseconds to pause after `rate_limited` if the server states no time."""

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final
 from hanzoai.pubsub.generated import wire
 from hanzoai.pubsub.generated.lifecycle import TIMERS
 from hanzoai.pubsub.generated.wire import ErrorFrame, MessageFrame, PublishedFrame
-from hanzoai.pubsub.session.context import Context
 from hanzoai.pubsub.session.events import (
     NO_DETAILS,
     RATE_LIMITED,
@@ -21,20 +20,18 @@ from hanzoai.pubsub.session.events import (
     action_of,
     ends_connection,
     event_of,
+    rejection,
 )
 from hanzoai.pubsub.session.lifecycle import Lifecycle
 from hanzoai.pubsub.session.own_presence import OwnPresence
-from hanzoai.pubsub.session.peer import read_peer
-from hanzoai.pubsub.session.ports import Rejected
-from hanzoai.pubsub.session.publish_state import rejection
+from hanzoai.pubsub.session.ports import Context, Rejected, read_peer
 from hanzoai.pubsub.session.publishes import Publishes
 from hanzoai.pubsub.session.subscriptions import Subscriptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from hanzoai.pubsub.session.ports import Ports, TimerName
-    from hanzoai.pubsub.session.requests import Publish, Subscribe
+    from hanzoai.pubsub.session.ports import Ports, Publish, Subscribe, TimerName
     from hanzoai.pubsub.settings.session import SessionOptions
 
 _CLOSED: Final = Rejected(code="closed", message="The client is closed.")

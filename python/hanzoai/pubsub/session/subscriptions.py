@@ -13,10 +13,8 @@ from hanzoai.pubsub.gap import Gap
 from hanzoai.pubsub.generated.wire import Denial, SubscribeFrame, UnsubscribeFrame
 from hanzoai.pubsub.session.cursor import Answer, Replay, SeqCursor
 from hanzoai.pubsub.session.events import is_retryable
-from hanzoai.pubsub.session.members import TYPES
-from hanzoai.pubsub.session.presence import Presence
-from hanzoai.pubsub.session.routes import Routes
-from hanzoai.pubsub.session.subscription_state import JOINING, LIVE, PENDING, SubscriptionState
+from hanzoai.pubsub.session.presence import TYPES, Presence
+from hanzoai.pubsub.session.routes import JOINING, LIVE, PENDING, Routes, SubscriptionState
 from hanzoai.pubsub.wire.runs import Run
 
 if TYPE_CHECKING:
@@ -24,10 +22,8 @@ if TYPE_CHECKING:
 
     from hanzoai.pubsub.gap import GapReason
     from hanzoai.pubsub.generated.wire import ErrorFrame, Message, SubscribedFrame
-    from hanzoai.pubsub.session.context import Context
     from hanzoai.pubsub.session.cursor import Cursors
-    from hanzoai.pubsub.session.peer import Peer
-    from hanzoai.pubsub.session.requests import Subscribe
+    from hanzoai.pubsub.session.ports import Context, Peer, Subscribe
 
 MAX_WAIT: Final = 60_000
 """Maximum wait before the next request that a server can impose, milliseconds."""

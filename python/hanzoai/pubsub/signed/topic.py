@@ -13,7 +13,7 @@ from hanzoai.pubsub import soc
 from hanzoai.pubsub.errors import InvalidOption, UsageError
 from hanzoai.pubsub.links.unparsed import is_bytes
 from hanzoai.pubsub.payload_bytes import bytes_of
-from hanzoai.pubsub.runtime.gaps import describe_gap
+from hanzoai.pubsub.runtime.handlers import describe_gap
 from hanzoai.pubsub.signed.carriers import Carrier, SocketCarrier, TopicCarrier, closed
 from hanzoai.pubsub.signed.messages import Forged, SignedEvent, SignedMessage
 from hanzoai.pubsub.wire.payloads import check_data

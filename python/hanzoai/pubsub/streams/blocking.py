@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from hanzoai.pubsub.blocking.parts import iterate
 from hanzoai.pubsub.errors import ClosedError, UsageError
-from hanzoai.pubsub.runtime.ownership import ForkedError
+from hanzoai.pubsub.runtime.environment import ForkedError
 from hanzoai.pubsub.streams.sources import check_source, close_source
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 from hanzoai.pubsub.errors import ClosedError, PubSubError, UsageError
 from hanzoai.pubsub.log_text import log_text
 from hanzoai.pubsub.runtime.handlers import call
-from hanzoai.pubsub.runtime.waiters import Waiters
+from hanzoai.pubsub.runtime.tasks import Waiters
 from hanzoai.pubsub.settings.checks import check_function
 from hanzoai.pubsub.streams.events import (
     Aborted,

@@ -22,9 +22,8 @@ from hanzoai.pubsub.errors import (
     UsageError,
 )
 from hanzoai.pubsub.log_text import log_text
-from hanzoai.pubsub.runtime.decisions import check_allow, decide
-from hanzoai.pubsub.runtime.handlers import call
-from hanzoai.pubsub.runtime.waiters import Waiters
+from hanzoai.pubsub.runtime.handlers import call, check_allow, decide
+from hanzoai.pubsub.runtime.tasks import Waiters
 from hanzoai.pubsub.settings.checks import check_function, check_seconds, check_whole
 from hanzoai.pubsub.streams.messages import answered, incoming, sender_of
 from hanzoai.pubsub.streams.parts import Part, Piece, text_of

@@ -19,7 +19,7 @@ from typing_extensions import TypeVar
 from hanzoai.pubsub.client import PubSubClient
 from hanzoai.pubsub.errors import UsageError
 from hanzoai.pubsub.generated.wire import ServerFrame
-from hanzoai.pubsub.runtime.ownership import running_loop
+from hanzoai.pubsub.runtime.environment import running_loop
 from hanzoai.pubsub.settings.checks import check_choice, check_whole
 from hanzoai.pubsub.testing.clock import VirtualClock
 from hanzoai.pubsub.testing.link import Link

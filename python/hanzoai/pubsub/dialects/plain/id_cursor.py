@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.gap import GapReason
     from hanzoai.pubsub.generated.wire import Message
     from hanzoai.pubsub.session.cursor import Replay, Step
-    from hanzoai.pubsub.session.requests import Subscribe
+    from hanzoai.pubsub.session.ports import Subscribe
     from hanzoai.pubsub.settings.session import SessionOptions
 
 

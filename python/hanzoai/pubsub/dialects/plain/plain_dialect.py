@@ -28,18 +28,17 @@ from hanzoai.pubsub.generated.wire import (
 )
 from hanzoai.pubsub.session.cursor import SeqCursor
 from hanzoai.pubsub.session.events import RATE_LIMITED
-from hanzoai.pubsub.session.publish_state import result_of
+from hanzoai.pubsub.session.publishes import result_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hanzoai.pubsub.generated.wire import ClientFrame, ServerFrame
     from hanzoai.pubsub.session.cursor import Cursor
-    from hanzoai.pubsub.session.peer import Peer
-    from hanzoai.pubsub.session.publish_state import PublishState
-    from hanzoai.pubsub.session.requests import Subscribe
+    from hanzoai.pubsub.session.ports import Peer, Subscribe
+    from hanzoai.pubsub.session.publishes import PublishState
+    from hanzoai.pubsub.session.routes import SubscriptionState
     from hanzoai.pubsub.session.session import Session
-    from hanzoai.pubsub.session.subscription_state import SubscriptionState
     from hanzoai.pubsub.settings.session import SessionOptions
 
 MAX_REQUESTS: Final = 10_000
