@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from pubsub_server.backplane import Entry
 from pubsub_server.backplanes.redis.layout import Log
 from pubsub_server.backplanes.redis.reader import LEAP, Chosen, Wanted, choose, choose_without_log
@@ -111,3 +113,15 @@ def test_a_replay_by_time_over_two_numberings_is_complete_and_reports_the_reset(
         True,
     )
     assert reported(chosen(wanted, None, START, START + 1))[3] is False
+
+
+@pytest.mark.parametrize(("lost", "repeated"), [(NOW, []), (0, [START, START + 1])])
+def test_a_subscriber_ahead_of_a_log_that_has_lost_its_end_gets_nothing_again(
+    lost: int, repeated: list[int]
+) -> None:
+    entries = [Entry("demo.x", f"m{seq}", 1, seq, NOW + 1, b"{}") for seq in (START, START + 1)]
+    log = Log(START, START + 1, 1, lost, len(entries), entries)
+    for mark in (START + 2, START + 2 * LEAP):
+        for live_after in (None, START + 1, mark):
+            choice = choose("demo.x", log, Wanted(None, {"demo.x": mark}, None), NOW, live_after)
+            assert reported(choice) == (repeated, START + 1, False, True)
