@@ -149,7 +149,7 @@ check-spec: packages ## generated files are current, both descriptions are valid
 check-wheels: build ## the wheels install in empty environments, and beside PyPI's hanzoai
 	$(BIN)/python scripts/check_wheels.py dist
 
-check-docs-wheels: build ## the code blocks of README and docs/ run with the wheels in an empty environment; ONLY='WORDS' selects pages; not part of `make check`
+check-docs-wheels: build ## the code blocks of README and docs/ run with the wheels in an empty environment; ONLY='chat spark' selects pages by name; not part of `make check`
 	$(BIN)/python scripts/check_docs_wheels.py dist $(ONLY)
 
 check-package: build ## the npm package: its entries, conditions and types, for modules and CommonJS

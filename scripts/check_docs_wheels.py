@@ -1,8 +1,8 @@
 """Run the code blocks of README and docs/ with the built wheels, in an empty environment.
 
 Usage: `python scripts/check_docs_wheels.py DIST [WORDS]`, where DIST holds one wheel of each
-distribution. WORDS select pages, as `pytest -k` does. The pages and their runner are copied out of
-the repository, so that only the wheels can provide the product.
+distribution. WORDS select the pages whose names contain one of them. The pages and their runner are
+copied out of the repository, so that only the wheels can provide the product.
 """
 
 from __future__ import annotations
@@ -111,6 +111,12 @@ def count() -> str:
     return "\n".join((f"{kinds.total()} code blocks on {len(PAGES)} pages:", *rows))
 
 
+def selection(words: Sequence[str]) -> str:
+    """Return the expression for `pytest -k` that selects the pages of any of the words, or all."""
+    chosen = f" and ({' or '.join(words)})" if words else ""
+    return f"programs_of_a_page{chosen}"
+
+
 def main(dist: Path, words: Sequence[str]) -> int:
     """Install the wheels, run the blocks and print the counts."""
     with TemporaryDirectory() as folder:
@@ -118,8 +124,8 @@ def main(dist: Path, words: Sequence[str]) -> int:
         python = install(dist, home)
         site = copy(home)
         environ = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-        select = " and ".join(("programs_of_a_page", *(f"({word})" for word in words)))
-        command = (python, "-P", "-m", "pytest", "tests/docs/test_docs.py", "-k", select)
+        chosen = ("-k", selection(words))
+        command = (python, "-P", "-m", "pytest", "tests/docs/test_docs.py", *chosen)
         done = subprocess.run(command, cwd=site, env=environ, check=False, timeout=1800)
     print(count())
     return done.returncode

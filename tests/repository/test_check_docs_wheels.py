@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-from scripts.check_docs_wheels import COPIED
+from scripts.check_docs_wheels import COPIED, selection
 
 ROOT = Path(__file__).parents[2]
 
@@ -22,6 +22,11 @@ def test_every_module_of_the_tests_that_the_runner_imports_is_copied() -> None:
         assert any(path.is_relative_to(each) for each in copied), path.relative_to(ROOT)
         waiting += _imported(path)
     assert ROOT / "tests/docs/page.py" in seen
+
+
+def test_words_select_the_pages_that_contain_any_of_them() -> None:
+    assert selection(["chat", "spark"]) == "programs_of_a_page and (chat or spark)"
+    assert selection([]) == "programs_of_a_page"
 
 
 def _imported(path: Path) -> list[Path]:
