@@ -377,9 +377,7 @@ def typed(seq: int, type: str, topic: str = "a") -> Message:
 
 
 def feed(inbox: Inbox, *messages: Message) -> None:
-    for message in messages:
-        if inbox.takes(message):
-            inbox.put([message])
+    inbox.put(inbox.wanted(messages))
 
 
 def test_messages_of_other_types_move_the_position_when_nothing_waits_before_them() -> None:

@@ -78,7 +78,7 @@ class Deliveries:
         if inbox is None:
             return
         if self._own or inbox.types is not None:
-            messages = [one for one in messages if not self._is_own(one) and inbox.takes(one)]
+            messages = inbox.wanted(one for one in messages if not self._is_own(one))
         if inbox.put(messages, many):
             self.near_limit.add(inbox)
             if many or inbox.full:

@@ -19,7 +19,7 @@ from hanzoai.pubsub.values import Event, Gap, Message, PresenceChange, Subscript
 from hanzoai.pubsub.wire.runs import Run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from hanzoai.pubsub.clock import Clock
     from hanzoai.pubsub.generated.wire import Denial
@@ -133,16 +133,20 @@ class Inbox:
         waiting = len(entries) + len(ready)
         return many or (not self.finished and waiting > self._unmeasured - BURST)
 
-    def takes(self, message: Message) -> bool:
-        """Whether a message has a wanted type; one of another type only moves the position."""
-        if self.types is None or message.type in self.types:
-            return True
-        if message.seq is not None and not self.finished:
-            if message.topic in self._skipped or len(self._skipped) < _POSITIONS:
-                self._skipped[message.topic] = message.seq
-            if self.empty:
-                self._pass_skipped()
-        return False
+    def wanted(self, messages: Iterable[Message]) -> list[Message]:
+        """The messages of wanted types; others only move the position, after those before them."""
+        if self.types is None:
+            return list(messages)
+        found: list[Message] = []
+        for message in messages:
+            if message.type in self.types:
+                found.append(message)
+            elif message.seq is not None and not self.finished:
+                if message.topic in self._skipped or len(self._skipped) < _POSITIONS:
+                    self._skipped[message.topic] = message.seq
+                if not found and self.empty:
+                    self._pass_skipped()
+        return found
 
     def put_other(self, entry: Gap | PresenceChange, many: bool = False) -> None:
         """Add a gap or a presence change, in its place; `many` as in `put`."""
