@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,9 @@ if TYPE_CHECKING:
     from spec._generate.defaults import Group
     from spec._generate.errors import Errors, Record
     from spec._generate.lifecycle import Lifecycle, Row
+
+_DOCS = re.compile(r"https://pubsub\.hanzo\.ai/docs/([\w-]+)/")
+"""The address of a page, which an error shows and a page replaces by a link."""
 
 _DURATIONS = {
     "fetch": ["fetch_timeout"],
@@ -100,9 +104,10 @@ def errors(table: Errors) -> str:
 
 def _code_and_meaning(record: Record) -> tuple[str, str]:
     """The first two cells of an error: code and class, then meaning and remedy."""
+    remedy = _DOCS.sub(r"[\1](\1.md)", record.remedy)
     return (
         f'<a id="{record.code}"></a>`{record.code}`<br>`{record.error}`',
-        f"{record.meaning}<br>→ {record.remedy}",
+        f"{record.meaning}<br>→ {remedy}",
     )
 
 

@@ -1,7 +1,8 @@
-"""The page of modules names every file that people edit."""
+"""The page of modules names every file that people edit; the architecture names only such files."""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -50,3 +51,14 @@ def test_a_file_that_does_not_say_what_it_is_for_is_an_error(
     (tmp_path / name).write_text("x = 1\n", encoding="utf-8")
     with pytest.raises(ValueError, match=name):
         module_lists.lists(".")
+
+
+def test_the_path_of_a_message_names_files_that_exist() -> None:
+    roots = [module_lists.ROOT / root for root in ("python/hanzoai/pubsub", "js/src")]
+    server = module_lists.ROOT / "server-mock/pubsub_server"
+    page = (module_lists.ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    steps = re.findall(r"^\| \d \| .+ \| (.+) \|$", page, re.MULTILINE)
+    assert len(steps) == 9
+    for name in [name for step in steps for name in re.findall(r"`([^`]+)`", step)]:
+        client = any(any(root.glob(f"{name}.[pt][sy]")) for root in roots)
+        assert client or (server / name).exists(), name
