@@ -256,6 +256,40 @@ def test_a_slow_disk_drops_and_counts_records_without_delaying_clients(
     assert [line["n"] for line in lines(file)] == [-1, 0, 1, 2, 3, 4]
 
 
+@pytest.mark.parametrize(("count", "unwritten"), [(4, 5), (8, 6)])
+def test_a_disk_that_hangs_is_logged_with_its_remedy_and_at_shutdown(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    count: int,
+    unwritten: int,
+) -> None:
+    hanging, goes_on = threading.Event(), threading.Event()
+
+    def hang(descriptor: int, data: bytes) -> int:
+        if threading.current_thread().name == "audit":
+            hanging.set()
+            goes_on.wait(10)
+        return write(descriptor, data)
+
+    write = os.write
+    monkeypatch.setattr(os, "write", hang)
+    file = tmp_path / "audit.jsonl"
+    sink = FileSink(file, capacity=5)
+    sink.put({"n": -1})
+    assert hanging.wait(10)
+    for number in range(count):
+        sink.put({"n": number})
+    sink.close(0)
+    goes_on.set()
+    too_slow = (
+        f"the disk of audit_file {file} is too slow, records are lost: use a faster disk, or record"
+        " fewer topics (audit_topics)"
+    )
+    lost = f"audit_file {file}: {unwritten} records were not written before shutdown"
+    assert caplog.messages == [*([too_slow] if sink.dropped else []), lost]
+
+
 def test_records_that_cannot_be_written_are_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -147,6 +147,9 @@ class FileSink:
         self._descriptor = self._open()
         self._torn = False
         self._failing_since: float | None = None
+        # Records that the thread writes now.
+        self._writing = 0
+        self._slow_logged = -LOG_EVERY
         self._thread = threading.Thread(target=self._run, name="audit", daemon=True)
         self._thread.start()
 
@@ -156,6 +159,14 @@ class FileSink:
             self._queue.put_nowait(orjson.dumps(record) + b"\n")
         except queue.Full:
             self.dropped += 1
+            now = time.monotonic()
+            if now - self._slow_logged >= LOG_EVERY:
+                self._slow_logged = now
+                _LOG.error(
+                    "the disk of audit_file %s is too slow, records are lost: use a faster disk,"
+                    " or record fewer topics (audit_topics)",
+                    self._file,
+                )
 
     @property
     def waiting(self) -> int:
@@ -172,10 +183,16 @@ class FileSink:
             return
         try:
             self._queue.put(None, timeout=timeout)
+            self._thread.join(timeout)
         except queue.Full:
-            _LOG.error("%d audit records were not written before shutdown", self._queue.qsize())
-            return
-        self._thread.join(timeout)
+            ended = 0
+        else:
+            ended = 1
+        if self._thread.is_alive():
+            left = self._queue.qsize() - ended + self._writing
+            _LOG.error(
+                "audit_file %s: %d records were not written before shutdown", self._file, left
+            )
 
     def _open(self) -> int:
         return os.open(self._file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
@@ -193,7 +210,9 @@ class FileSink:
                 except queue.Empty:
                     break
             if lines:
+                self._writing = len(lines)
                 self._write(lines)
+                self._writing = 0
             if item is None:
                 os.close(self._descriptor)
                 return
