@@ -19,6 +19,7 @@ from pubsub_server.observe.topic_filter import TopicFilter
 from pubsub_server.settings.config import LOOPBACK
 from pubsub_server.settings.conflicts import redis_url_conflicts
 from pubsub_server.shared.certificate_files import validity_problem
+from pubsub_server.shared.memory_limit import memory_limit
 from pubsub_server.workers import bus
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ def _doubts(settings: Settings) -> Iterator[str]:
             f"the keys of IAM are fetched from {url.hostname} over http://, where anyone on the"
             " network can insert other keys; set iam_jwks_url to an https:// URL"
         )
+    yield from _memory(settings)
     yield from _hidden_rules(settings)
     if settings.api_keys_file is not None:
         yield from _expired_keys(settings.api_keys_file)
@@ -83,6 +85,18 @@ def _doubts(settings: Settings) -> Iterator[str]:
         certificate: Path | None = getattr(settings, name)
         if certificate is not None:
             yield from _validity(name, certificate)
+
+
+def _memory(settings: Settings) -> Iterator[str]:
+    limit = memory_limit()
+    if settings.dev or settings.on_redis or limit is None:
+        return
+    if settings.history_max_bytes > limit // 2:
+        yield (
+            f"history_max_bytes ({settings.history_max_bytes:,} bytes) is more than half of the"
+            f" memory that the server may use ({limit:,} bytes), so the kernel may end it when much"
+            " is retained; lower history_max_bytes, or raise the memory limit"
+        )
 
 
 def _hidden_rules(settings: Settings) -> Iterator[str]:

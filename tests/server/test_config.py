@@ -452,6 +452,30 @@ def test_a_usual_configuration_causes_no_warning() -> None:
         assert preflight.warnings(load(given)) == []
 
 
+@pytest.mark.parametrize(
+    ("given", "warned"),
+    [
+        ({}, True),
+        ({"workers": 2}, True),
+        ({"history_max_bytes": "256MiB"}, False),
+        ({"redis_url": "redis://redis"}, False),
+        ({"dev": True}, False),
+    ],
+)
+def test_more_history_than_the_memory_can_hold_is_a_warning(
+    monkeypatch: pytest.MonkeyPatch, given: dict[str, object], warned: bool
+) -> None:
+    monkeypatch.setattr(preflight, "memory_limit", lambda: 512 << 20)
+    expected = (
+        "history_max_bytes (1,073,741,824 bytes) is more than half of the memory that the server"
+        " may use (536,870,912 bytes), so the kernel may end it when much is retained; lower"
+        " history_max_bytes, or raise the memory limit"
+    )
+    assert preflight.warnings(load(given)) == ([expected] if warned else [])
+    monkeypatch.setattr(preflight, "memory_limit", lambda: None)
+    assert preflight.warnings(load(given)) == []
+
+
 def test_an_access_rule_that_never_applies_is_a_warning(tmp_path: Path) -> None:
     file = tmp_path / "rules.yaml"
     who = {"authenticated": True}

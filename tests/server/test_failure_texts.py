@@ -118,6 +118,10 @@ def test_a_redis_without_tls_is_not_called_a_missing_permission() -> None:
 
 
 def test_the_signal_that_ended_a_worker_has_a_name() -> None:
-    assert exit_reason(-9) == "SIGKILL"
+    assert exit_reason(-15) == "SIGTERM"
+    assert exit_reason(-9) == (
+        "SIGKILL (if nothing else sends it, the memory was used up: raise the memory limit of the"
+        " service)"
+    )
     assert exit_reason(1) == "exit code 1"
     assert exit_reason(-120) == "signal 120"
