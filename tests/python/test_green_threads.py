@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from hanzoai.pubsub.blocking.portal import Portal
-from hanzoai.pubsub.runtime.threads import GreenEventLoop, HandlerThreads
+from hanzoai.pubsub.blocking.portal import HandlerThreads, Portal
+from hanzoai.pubsub.runtime.threads import GreenEventLoop
 from hanzoai.pubsub.runtime.tokens import fetch_token
 from hanzoai.pubsub.values import TokenContext
 

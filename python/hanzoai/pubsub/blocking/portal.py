@@ -8,17 +8,20 @@ and reconnect while the program is busy, so it needs a separate thread in any ca
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextlib
 import functools
 import inspect
 import sys
 import threading
+import time
 from concurrent.futures import Future
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from hanzoai.pubsub.errors import ClosedError, UsageError
 from hanzoai.pubsub.runtime.environment import ForkedError, Owner
-from hanzoai.pubsub.runtime.threads import HandlerThreads, new_event_loop
+from hanzoai.pubsub.runtime.threads import new_event_loop, others_run, prepare_work
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -222,3 +225,81 @@ def _run(ready: Future[asyncio.AbstractEventLoop], calls: set[_Call[Any]]) -> No
         # Calls that arrived after the last turn of the loop.
         for call in list(calls):
             call.end()
+
+
+_THREADS: Final = 32
+
+_EXIT_TIMEOUT: Final = 5.0
+"""Seconds that the end of the program waits for running handlers, which may be saving something."""
+
+
+class HandlerThreads:
+    """Daemon threads, created when they are needed.
+
+    The threads of `concurrent.futures` would keep the process until every handler has returned. A
+    handler that blocks forever would then make Ctrl-C ineffective.
+    """
+
+    def __init__(self) -> None:
+        self._work: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._idle = threading.Semaphore(0)
+        self._threads = 0
+
+    def run(self, function: Callable[[], Any]) -> asyncio.Future[Any]:
+        """Run a handler in a thread, in the context of this task; call it in the event loop."""
+        done, work = prepare_work(function, "A handler")
+        with others_run(done.get_loop()):
+            self._work.put(work)
+            if not self._idle.acquire(blocking=False) and self._threads < _THREADS:
+                self._start(done)
+        return done
+
+    def stop(self) -> None:
+        """End each thread after its handler; drop the calls that wait for a thread."""
+        with contextlib.suppress(Exception):
+            while True:
+                self._work.get_nowait()
+        for _ in range(self._threads):
+            self._work.put(None)
+
+    def _start(self, done: asyncio.Future[Any]) -> None:
+        thread = threading.Thread(
+            target=_serve,
+            args=(self._work, self._idle),
+            name=f"hanzoai.pubsub handler_{self._threads}",
+            daemon=True,
+        )
+        try:
+            thread.start()
+        except RuntimeError:
+            # The interpreter ends, and starts no more threads.
+            if self._threads == 0:
+                done.set_result(None)
+        else:
+            self._threads += 1
+
+
+_busy: set[threading.Thread] = set()
+"""The threads that run a handler now."""
+
+
+def _serve(work: SimpleQueue[Callable[[], None] | None], idle: threading.Semaphore) -> None:
+    # Does not reference the pool, so that a dropped client is collected.
+    me = threading.current_thread()
+    while (call := work.get()) is not None:
+        _busy.add(me)
+        call()
+        _busy.discard(me)
+        del call
+        idle.release()
+
+
+def _wait_for_handlers() -> None:
+    # All clients are closed by now, so each thread ends after its handler.
+    ends = time.monotonic() + _EXIT_TIMEOUT
+    with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C ends the wait
+        for thread in list(_busy):
+            thread.join(max(0.0, ends - time.monotonic()))
+
+
+atexit.register(_wait_for_handlers)
