@@ -28,7 +28,7 @@ from hanzoai.pubsub import (
     StateChange,
     UsageError,
 )
-from hanzoai.pubsub.runtime import deliveries
+from hanzoai.pubsub.runtime import inbox
 from hanzoai.pubsub.testing import MemoryServer, ThreadedServer, VirtualClock
 
 if TYPE_CHECKING:
@@ -261,7 +261,7 @@ async def test_echo_off_keeps_a_message_with_the_id_of_an_own_one_on_another_top
 async def test_echo_off_remembers_the_ids_of_requests_that_are_sent(
     pubsub_server: ThreadedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(deliveries, "_OWN_IDS", 140)
+    monkeypatch.setattr(inbox, "_OWN_IDS", 140)
     url, token = pubsub_server.ws, pubsub_server.token("s", kind="service")
     ps = PubSubClient(url, token, rest_url=pubsub_server.http, echo=False)
     async with ps, ps.subscribe("demo.b") as sub:

@@ -20,8 +20,8 @@ from hanzoai.pubsub.errors import (
     Unsupported,
 )
 from hanzoai.pubsub.generated.wire import Limits, Message
-from hanzoai.pubsub.runtime.deliveries import Deliveries
 from hanzoai.pubsub.runtime.environment import Environment
+from hanzoai.pubsub.runtime.inbox import Deliveries
 from hanzoai.pubsub.runtime.operations import HttpApi
 from hanzoai.pubsub.runtime.publisher import Publisher, prepare
 from hanzoai.pubsub.runtime.tokens import TokenSource

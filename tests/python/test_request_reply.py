@@ -27,7 +27,7 @@ from hanzoai.pubsub import (
 )
 from hanzoai.pubsub.durations import Duration, seconds_of
 from hanzoai.pubsub.request_reply.requester import Requester
-from hanzoai.pubsub.runtime import deliveries
+from hanzoai.pubsub.runtime import inbox
 from hanzoai.pubsub.testing import MemoryServer, VirtualClock
 
 if TYPE_CHECKING:
@@ -280,7 +280,7 @@ async def test_a_request_ends_when_the_server_rejects_its_reply_topic_for_lack_o
     rules = tmp_path / "rules.yaml"
     rules.write_text(f"rules: [{{pattern: {TOPIC}, require: {{authenticated: true}}}}]")
     error = _CountedTimeout("The server could not look it up in time.")
-    monkeypatch.setattr(deliveries, "denial_error", Mock(return_value=error))
+    monkeypatch.setattr(inbox, "denial_error", Mock(return_value=error))
     async with MemoryServer(rules=str(rules)) as server, asyncio.timeout(60):
         client = server.client(server.token("alice"))
         with pytest.raises(RequestTimeout, match="could not be sent") as caught:

@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.clock import Clock
     from hanzoai.pubsub.dialects.plain.plain_dialect import PlainDialect
     from hanzoai.pubsub.generated.wire import ClientFrame, ServerFrame
-    from hanzoai.pubsub.runtime.deliveries import Deliveries
     from hanzoai.pubsub.runtime.failures import Failures
     from hanzoai.pubsub.runtime.handlers import Listeners
+    from hanzoai.pubsub.runtime.inbox import Deliveries
     from hanzoai.pubsub.runtime.tasks import Tasks
     from hanzoai.pubsub.session.ports import TransportName
     from hanzoai.pubsub.session.session import Session

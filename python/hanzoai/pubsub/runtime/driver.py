@@ -17,10 +17,10 @@ from hanzoai.pubsub.generated.lifecycle import PUBLIC
 from hanzoai.pubsub.generated.wire import Limits
 from hanzoai.pubsub.log_text import log_text
 from hanzoai.pubsub.runtime.connection import Connection, Steps
-from hanzoai.pubsub.runtime.deliveries import Deliveries
 from hanzoai.pubsub.runtime.environment import Owner
 from hanzoai.pubsub.runtime.failures import Failures, describe_failure, rejected, unavailable
 from hanzoai.pubsub.runtime.handlers import Listeners
+from hanzoai.pubsub.runtime.inbox import Deliveries
 from hanzoai.pubsub.runtime.tasks import Tasks
 from hanzoai.pubsub.runtime.tokens import TokenSource
 from hanzoai.pubsub.session.ports import Unknown
