@@ -29,7 +29,33 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.generated.wire import PublishedFrame
     from hanzoai.pubsub.session.ports import Context, Outcome, Peer, Publish
 
-UNANSWERED: Final = PublishResult(
+Lane: TypeAlias = Literal["messages", "latest", "background"]
+
+_WEIGHTS: Final[Mapping[Lane, int]] = {"messages": 4, "latest": 1, "background": 1}
+
+PAUSE: Final = 1_000
+"""Milliseconds to pause after `rate_limited` if the server states no time."""
+
+MAX_PAUSE: Final = 60_000
+"""Maximum pause that a server can request, milliseconds."""
+
+SLOW: Final = 1_000
+"""Milliseconds of delay from which a publish counts as slowed."""
+
+STALL: Final = 400
+"""Milliseconds without an answer from which unanswered publishes use up the budget."""
+
+_ONE: Final = {"message", "ref"}
+"""Fields of a frame that publishes one message."""
+
+_ABSENT: Final = dict.fromkeys(("messages", "topic", "data", "message_type", "ttl", "id"))
+"""Its other fields."""
+
+_SUPERSEDED: Final = Rejected(
+    code="superseded", message="A newer message with the same key took its place."
+)
+
+_UNANSWERED: Final = PublishResult(
     error=ErrorInfo(code="outcome_unknown", message="The server sent no result for this message.")
 )
 """The result of a message that is missing in the server's answer."""
@@ -53,6 +79,13 @@ class PublishState:
     doubted: bool = False  # it was in flight when a connection was lost: a rejection proves nothing
     newer: PublishState | None = None  # one of its key, perhaps published before it
 
+    @property
+    def lane(self) -> Lane:
+        """The lane in which it waits."""
+        if self.publish.background:
+            return "background"
+        return "messages" if self.publish.key is None else "latest"
+
     def unanswered(self) -> list[int]:
         """Slots without an answer."""
         return [n for n, result in enumerate(self.results) if result is None]
@@ -70,64 +103,28 @@ def result_of(frame: PublishedFrame, sent_id: str | None) -> PublishResult:
     return trusted(PublishResult, fields, _STATED)
 
 
-def count_in(counter: list[int], publish: Publish, sign: int) -> None:
+def _count_in(counter: list[int], publish: Publish, sign: int) -> None:
     """Add or subtract a publish from a count of messages and bytes."""
     counter[0] += sign * len(publish.messages)
     counter[1] += sign * publish.size
 
 
-Lane: TypeAlias = Literal["messages", "latest", "background"]
-
-WEIGHTS: Final[Mapping[Lane, int]] = {"messages": 4, "latest": 1, "background": 1}
-
-
-def lane_of(entry: PublishState) -> Lane:
-    """The lane in which a publish waits."""
-    publish = entry.publish
-    if publish.background:
-        return "background"
-    return "messages" if publish.key is None else "latest"
-
-
-def next_turn(
+def _next_turn(
     queue: Iterable[PublishState], saved: Mapping[Lane, int]
 ) -> tuple[PublishState, dict[Lane, int]]:
     """The publish whose turn it is, and the credit of the lanes after it; `saved`: before it."""
     heads: dict[Lane, PublishState] = {}
     for entry in queue:
-        heads.setdefault(lane_of(entry), entry)
+        heads.setdefault(entry.lane, entry)
     # Saved credit stays small, so that a single message is sent next.
     credit: dict[Lane, int] = {
         lane: min(saved.get(lane, 0), 1) + weight
-        for lane, weight in WEIGHTS.items()
+        for lane, weight in _WEIGHTS.items()
         if lane in heads
     }
     lane: Lane = max(credit, key=lambda lane: credit[lane])
-    credit[lane] -= sum(WEIGHTS[waiting] for waiting in credit)
+    credit[lane] -= sum(_WEIGHTS[waiting] for waiting in credit)
     return heads[lane], credit
-
-
-PAUSE: Final = 1_000
-"""Milliseconds to pause after `rate_limited` if the server states no time."""
-
-MAX_PAUSE: Final = 60_000
-"""Maximum pause that a server can request, milliseconds."""
-
-SLOW: Final = 1_000
-"""Milliseconds of delay from which a publish counts as slowed."""
-
-STALL: Final = 400
-"""Milliseconds without an answer from which unanswered publishes use up the budget."""
-
-_ONE: Final = {"message", "ref"}
-"""Fields of a frame that publishes one message."""
-
-_ABSENT: Final = dict.fromkeys(("messages", "topic", "data", "message_type", "ttl", "id"))
-"""Its other fields."""
-
-_SUPERSEDED: Final = Rejected(
-    code="superseded", message="A newer message with the same key took its place."
-)
 
 
 class Publishes:
@@ -213,7 +210,7 @@ class Publishes:
             return
         held = [*self._queued]
         if replaced is not None:
-            count_in(held, replaced.publish, -1)
+            _count_in(held, replaced.publish, -1)
         if event.policy != "block" and not self.has_room(event, held):
             messages, size = self._queued
             message = f"Messages that wait to be sent: {messages}, with {size} bytes in all."
@@ -302,7 +299,7 @@ class Publishes:
                 self.flush()
             return True
         results = [result_of(frame, None)] if frame.results is None else frame.results
-        answers = chain(results, repeat(UNANSWERED))
+        answers = chain(results, repeat(_UNANSWERED))
         self.take(entry, {slot: next(answers) for slot in entry.unanswered()})
         return True
 
@@ -336,7 +333,7 @@ class Publishes:
             if left < self._queued[0] * 1000:
                 # With the policy `block`, the queue has no bound, and a search takes its time.
                 nearest = islice(self._queue.values(), self._options.send_queue_messages)
-                entry, credit = next_turn(nearest, self._credit)
+                entry, credit = _next_turn(nearest, self._credit)
             publish = entry.publish
             count = len(publish.messages)
             if left < min(count, peer.burst) * 1000 or not self.has_room(publish, self._flying):
@@ -441,9 +438,9 @@ class Publishes:
         newest = next(reversed(queue.values()), entry).number
         replaced = queue.get(number)
         queue[number] = entry
-        count_in(self._queued, entry.publish, +1)
+        _count_in(self._queued, entry.publish, +1)
         if replaced is not None:
-            count_in(self._queued, replaced.publish, -1)
+            _count_in(self._queued, replaced.publish, -1)
         elif number < newest:
             # Its place is usually near the head, because it was sent before those that wait.
             earlier = [*takewhile(lambda each: each.number < number, queue.values())]
@@ -461,9 +458,9 @@ class Publishes:
         publish = entry.publish
         if self._queue.get(entry.number) is entry:
             del self._queue[entry.number]
-            count_in(self._queued, publish, -1)
+            _count_in(self._queued, publish, -1)
         elif self._flight.pop(entry.ref, None) is not None:
-            count_in(self._flying, publish, -1)
+            _count_in(self._flying, publish, -1)
 
     def _settle(self, entry: PublishState, outcome: Outcome) -> None:
         self._drop(entry)
