@@ -213,7 +213,7 @@ test('choosing a topic selects it for publishing', async (t) => {
   await page.locator('.row', { hasText: 'from the form' }).waitFor();
 });
 
-test('the numbers of a topic are whole at 1280 px, and its chart takes the rest of the line', async (t) => {
+test('the numbers of a topic are whole at 1280 px, beside its chart or the age of its last message', async (t) => {
   const server = await startServer(t);
   const page = await openConsole(t, server, { viewport: { width: 1280, height: 800 } });
   const ana = server.client({ token: server.token('--user', 'ana') });
@@ -222,15 +222,24 @@ test('the numbers of a topic are whole at 1280 px, and its chart takes the rest 
     .getByRole('list', { name: 'Topics' })
     .getByRole('button', { name: 'demo.chat' });
   await topic.waitFor();
-  const [hidden, chart] = await topic.evaluate((button) => {
-    const [numbers] = button.querySelectorAll('.more');
-    const [line] = button.querySelectorAll('.sparkline');
-    if (!numbers || !line) throw new Error('A topic has numbers and a chart.');
-    numbers.textContent = '100 kept · 100 readers · 45 min';
-    return [numbers.scrollWidth - numbers.clientWidth, line.clientWidth] as const;
-  });
-  assert.equal(hidden, 0);
-  assert.ok(chart >= 24, `${chart} px`);
+  for (const [quiet, text, least] of [
+    [false, '100 retained · 100 readers', 24],
+    [true, '100 retained · 100 readers · 45 min ago', 0],
+  ] as const) {
+    const [hidden, chart] = await topic.evaluate(
+      (button, [isQuiet, shown]) => {
+        const [numbers] = button.querySelectorAll('.more');
+        const [line] = button.querySelectorAll('.sparkline');
+        if (!numbers || !line) throw new Error('A topic has numbers and a chart.');
+        button.classList.toggle('quiet-topic', isQuiet);
+        numbers.textContent = shown;
+        return [numbers.scrollWidth - numbers.clientWidth, line.clientWidth] as const;
+      },
+      [quiet, text] as const,
+    );
+    assert.equal(hidden, 0, text);
+    assert.ok(chart >= least, `${chart} px`);
+  }
 });
 
 for (const width of [390, 1280]) {

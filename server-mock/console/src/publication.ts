@@ -3,6 +3,7 @@
 import type { Outgoing, PublishOptions } from '@hanzoai/pubsub';
 
 import { findSlip } from './json_place.js';
+import { isRounded, pieces } from './messages/json_text.js';
 
 /** The fields as the user typed them. */
 export interface Draft {
@@ -23,7 +24,11 @@ export interface Slip {
 export function readData(text: string): { readonly data: unknown } | Slip {
   if (!text.trim()) return { field: 'data', message: 'Data is empty. Enter JSON, for example {}.' };
   try {
-    return { data: JSON.parse(text) as unknown };
+    const data = JSON.parse(text) as unknown;
+    const large = pieces(text).find(isRounded);
+    if (!large) return { data };
+    const message = `Browsers would round ${large.text}. Enter it as text, in double quotes, or publish it with hanzo-pubsub.`;
+    return { field: 'data', message };
   } catch {
     const { line, column, expected } = findSlip(text) ?? {
       line: 1,

@@ -315,7 +315,7 @@ function receipt({ id, seq, duplicate }: Published, took: number): HTMLElement[]
     h(
       'span',
       { class: 'number quiet', title: seq === undefined ? '' : String(seq) },
-      seq === undefined ? 'not kept' : `#${shortSeq(seq)}`,
+      seq === undefined ? 'not retained' : `#${shortSeq(seq)}`,
     ),
     h('code', { class: 'clip quiet', title: id }, id),
     copyButton('Copy the id', () => id, false),

@@ -3,10 +3,11 @@
 import { TOPICS_MAX, type Topic, type Topics } from './active_topics.js';
 import type { Colours } from './colours.js';
 import { breakable, h, replace, setAttribute } from './dom.js';
-import { age, plural, rate } from './format.js';
+import { ago, plural, rate } from './format.js';
 import { icon } from './icons.js';
 import type { Feed } from './messages/feed.js';
 import { problemOf } from './notices.js';
+import type { RateSeries } from './rates.js';
 import { effect, Signal } from './reactive.js';
 import { Sparkline } from './sparkline.js';
 import type { Watches } from './watches.js';
@@ -225,28 +226,25 @@ class TopicItem {
   }
 
   show({ info, rates }: Topic, chosen: boolean): void {
-    this._draw(rates.perSecond, rates.recent, chosen);
+    this._draw(rates, chosen);
     const at = info?.last_message_at;
     const parts = info
-      ? [`${info.messages} kept`, plural(info.subscribers, 'reader')]
+      ? [`${info.messages} retained`, plural(info.subscribers, 'reader')]
       : ['from received messages'];
-    if (at !== undefined) parts.push(age(Date.now() - at));
+    if (at !== undefined && rates.quiet) parts.push(ago(Date.now() - at));
     this._more.textContent = parts.join(' · ');
   }
 
   showAll(topics: Topics, chosen: boolean): void {
-    this._draw(topics.all.perSecond, topics.all.recent, chosen);
+    this._draw(topics.all, chosen);
     const busy = topics.list.peek().filter(({ rates }) => !rates.quiet).length;
     this._more.textContent = `${busy} busy in the last minute`;
   }
 
-  private _draw(values: readonly number[], recent: number, chosen: boolean): void {
-    this._line.draw(values);
+  private _draw({ perSecond, recent, quiet }: RateSeries, chosen: boolean): void {
+    this._line.draw(perSecond);
     this._rate.textContent = `${rate(recent)}/s`;
     setAttribute(this._button, 'aria-pressed', String(chosen));
-    this._button.classList.toggle(
-      'quiet-topic',
-      values.every((each) => each === 0),
-    );
+    this._button.classList.toggle('quiet-topic', quiet);
   }
 }

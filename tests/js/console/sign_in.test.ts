@@ -98,6 +98,18 @@ test('an invalid topic is rejected with the message of the SDK', () => {
   );
 });
 
+test('an integer that browsers round is not published', () => {
+  const publishing = (data: string) => readDraft({ ...DRAFT, data }, validateTopic);
+  for (const data of ['9007199254740993', '{"n": [-9007199254740992]}', '1234567890123456789012']) {
+    const slip = publishing(data);
+    assert.ok('field' in slip && slip.field === 'data', data);
+    assert.match(slip.message, /^Browsers would round -?\d{16,22}\. Enter it as text/);
+  }
+  for (const data of ['9007199254740991', '"9007199254740993"', '{"9007199254740993": 1.5e300}']) {
+    assert.ok(!('field' in publishing(data)), data);
+  }
+});
+
 test('an error in the data names line and column', () => {
   const slip = readDraft({ ...DRAFT, data: '{\n  "a": oops\n}' }, validateTopic);
   assert.match(

@@ -4,7 +4,7 @@ import { copyButton } from '../copy.js';
 import { type Child, h } from '../dom.js';
 import { ago, bytes, fullTime } from '../format.js';
 import type { Entry } from './buffer.js';
-import { pieces, pretty, SHOWN_MAX } from './json_text.js';
+import { isRounded, pieces, pretty, SHOWN_MAX } from './json_text.js';
 
 type MessageEntry = Extract<Entry, { kind: 'message' }>;
 
@@ -16,6 +16,7 @@ export function detail(
   const json = pretty(message.data);
   const shown = json.slice(0, SHOWN_MAX);
   const { sender, meta } = message;
+  const parts = json.length > SHOWN_MAX ? [] : pieces(shown);
   return h(
     'div',
     { class: 'detail' },
@@ -25,7 +26,10 @@ export function detail(
       ...fact('id', h('code', {}, message.id)),
       ...fact('topic', h('code', {}, message.topic)),
       ...fact('type', h('code', {}, message.type)),
-      ...fact('seq', message.seq === undefined ? 'none: not kept in history' : String(message.seq)),
+      ...fact(
+        'seq',
+        message.seq === undefined ? 'none: not retained in history' : String(message.seq),
+      ),
       ...fact('sender', sender ? `${sender.id} (${sender.type})` : 'unknown'),
       ...fact('time', `${fullTime(message.timestamp)}, ${ago(Date.now() - message.timestamp)}`),
       ...(message.ttl === undefined ? [] : fact('ttl', `${message.ttl} s`)),
@@ -36,10 +40,18 @@ export function detail(
       { class: 'json', tabindex: 0, 'aria-label': 'Data' },
       ...(json.length > SHOWN_MAX
         ? [shown, `\n… ${bytes(json.length - SHOWN_MAX)} more; copy the data to see all of it`]
-        : pieces(shown).map(({ kind, text }) =>
+        : parts.map(({ kind, text }) =>
             kind === 'mark' ? text : h('span', { class: `json-${kind}` }, text),
           )),
     ),
+    parts.some(isRounded) &&
+      h(
+        'p',
+        { class: 'hint' },
+        'Browsers round integers above 2^53. To see them exactly, use ',
+        h('code', {}, 'hanzo-pubsub history'),
+        '.',
+      ),
     h(
       'div',
       { class: 'actions' },

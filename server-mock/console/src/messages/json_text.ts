@@ -32,6 +32,11 @@ export function pieces(json: string): Piece[] {
   return found;
 }
 
+/** Whether a token is an integer that browsers read without its last digits. */
+export function isRounded({ kind, text }: Piece): boolean {
+  return kind === 'number' && /^-?\d+$/.test(text) && !Number.isSafeInteger(Number(text));
+}
+
 function kindOf(text: string, colon: string | undefined): PieceKind {
   if (text.startsWith('"')) return colon === undefined ? 'string' : 'key';
   return /^[tfn]/.test(text) ? 'word' : 'number';
