@@ -14,7 +14,7 @@ import trustme
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from pubsub_server.backplanes.redis.errors import cause, unusable
+from pubsub_server.backplanes.redis.errors import CLOSED, cause, unusable
 from pubsub_server.backplanes.redis.servers import broken
 from pubsub_server.shared.failure_texts import http_failure
 from pubsub_server.workers.exit_codes import exit_reason
@@ -89,9 +89,11 @@ def test_a_failed_call_to_redis_has_the_words_of_the_system() -> None:
     refused = caused_by(ConnectionRefusedError(errno.ECONNREFUSED, "Connect call failed ('h', 1)"))
     assert cause(refused) == "Connection refused"
     assert cause(RedisTimeoutError()) == "no answer in time"
-    assert cause(RedisConnectionError("the server closed the connection")) == (
-        "the server closed the connection"
-    )
+    for text in (CLOSED, "Connection closed by server."):
+        assert cause(RedisConnectionError(text)) == "the server closed the connection"
+    reset = RedisConnectionError(CLOSED)
+    reset.__cause__ = ConnectionResetError(errno.ECONNRESET, "reset")
+    assert cause(reset) == "Connection reset by peer"
 
 
 def test_a_redis_that_does_not_answer_while_it_is_dialed_is_silent() -> None:

@@ -43,6 +43,7 @@ _IN_SCRIPT: Final = ("The user executing the script can't ", "ACL failure in scr
 """How Redis 7.0, and later releases and Valkey, begin the error for a call of a script."""
 _FULL: Final = "Redis is full (maxmemory); raise its maxmemory, or remove data"
 _NO_ROOM: Final = "max number of clients reached"
+CLOSED: Final = "the server closed the connection"
 REPLICA: Final = "Redis is a replica, which accepts no writes; use its primary"
 
 
@@ -99,7 +100,9 @@ def reason(error: Exception) -> str:
         return text
     if isinstance(error, (RedisTimeoutError, TimeoutError)):
         return "no answer in time"
-    return str(error) or type(error).__name__
+    text = str(error) or type(error).__name__
+    # The words of redis-py.
+    return CLOSED if text == "Connection closed by server." else text
 
 
 # ---------------------------------------------------------------- at the start

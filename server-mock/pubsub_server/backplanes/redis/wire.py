@@ -15,6 +15,8 @@ import hiredis
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import InvalidResponse
 
+from pubsub_server.backplanes.redis.errors import CLOSED
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -116,7 +118,7 @@ class Wire:
                 raise
             self._take_over(connection)
         if self._transport is None:
-            raise RedisConnectionError("the server closed the connection")
+            raise RedisConnectionError(CLOSED)
 
     def send(self, words: tuple[Word, ...], done: Done) -> None:
         """Send a command on the open connection.
@@ -267,8 +269,9 @@ class Wire:
     def lost(self, socket: _Socket, error: Exception | None) -> None:
         """The server or the network closed the connection."""
         if socket is self._socket:
-            detail = "the server closed the connection" if error is None else str(error)
-            self.close(RedisConnectionError(detail))
+            ended = RedisConnectionError(CLOSED)
+            ended.__cause__ = error
+            self.close(ended)
 
     # ------------------------------------------------------------ inside
 
