@@ -68,7 +68,7 @@ _inside = contextvars.ContextVar("hanzoai.pubsub task", default=None)
 
 
 class Tasks:
-    """The tasks of one client."""
+    """The tasks of one client: referenced until they have ended, and ended when it closes."""
 
     def __init__(self, clock: Clock) -> None:
         self._loop = asyncio.get_running_loop()

@@ -14,7 +14,10 @@ NOTICE_INTERVAL: Final = 1_000
 
 
 class Credentials:
-    """The token and the calls for it; times in milliseconds."""
+    """The token and the calls of the token callback; times in milliseconds.
+
+    At most one call is in flight; answers to other calls are ignored (AUTH-1, AUTH-2, AUTH-6).
+    """
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -99,7 +102,11 @@ _UNHURRIED: Final = 160_000
 
 
 class Attempts:
-    """Counts failed attempts, and calculates the wait before the next one, in milliseconds."""
+    """Counts failed attempts, and calculates the wait before the next one, in milliseconds.
+
+    There is no clock: the length of an outage is the sum of its waits and failed openings (LIFE-2,
+    LIFE-3).
+    """
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -147,7 +154,7 @@ class Attempts:
 
 
 class TransportChoice:
-    """The transport of the next attempt, and the reasons for the other one."""
+    """WebSocket, or the event stream if it does not work; and the reasons for it (LIFE-6)."""
 
     def __init__(self, context: Context) -> None:
         self._context = context

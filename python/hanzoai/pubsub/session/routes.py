@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.session.ports import Subscribe
 
 PENDING: Final = 0
+"""Not requested on this connection."""
 JOINING: Final = 1
+"""Requested and not answered: matching live messages are held."""
 LIVE: Final = 2
 
 
