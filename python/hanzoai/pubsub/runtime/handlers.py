@@ -26,6 +26,22 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("hanzoai.pubsub")
 
+Value = TypeVar("Value")
+Handler: TypeAlias = Callable[[Value], Awaitable[Any] | Any]
+"""A function or a coroutine function; its result is ignored."""
+
+GapHandler: TypeAlias = Handler[Gap] | Literal["raise"]
+"""A handler of gaps, or ``"raise"``: the iteration raises ``MessagesMissed`` for each."""
+
+StateLoader: TypeAlias = Callable[[Gap, Mapping[str, int]], Awaitable[Any] | Any]
+"""``state_loader(gap, positions)``: loads the state that the missing messages led to (REC-4).
+
+``positions`` were recorded before the call, so everything after them is delivered as messages.
+"""
+
+Report: TypeAlias = Callable[[Exception, str | None], None]
+"""Receives the exceptions of handlers, with the topic."""
+
 _REASONS: Final[Mapping[str, str]] = {
     "history_trimmed": "the history of the server no longer reaches that far back, or one replay "
     "cannot contain them",
@@ -43,69 +59,12 @@ _LOGGED: Final = 1_000
 again.
 """
 
+_RECENT: Final = 256
+"""Maximum state changes or errors that wait for a slow listener; the oldest are dropped."""
 
-def describe_gap(gap: Gap) -> str:
-    """The missing messages and the reason, in one sentence."""
-    if gap.missed is None:
-        what = "Perhaps messages" if gap.reason in _POSSIBLE else "Messages"
-    else:
-        what = f"{gap.missed:,} message{'s' if gap.missed != 1 else ''}"
-    known = gap.missed is not None and gap.from_ is not None and gap.to is not None
-    where = f" (positions {gap.from_} to {gap.to})" if known else ""
-    verb = "was" if gap.missed == 1 else "were"
-    return f"{what} of topic {gap.topic}{where} {verb} missed: {_REASONS[gap.reason]}."
-
-
-def warn(gap: Gap, logged: dict[str, None]) -> None:
-    """Log the first gap of each topic that no handler receives."""
-    if gap.topic in logged:
-        return
-    logged[gap.topic] = None
-    if len(logged) > _LOGGED:
-        del logged[next(iter(logged))]
-    logger.warning(
-        '%s To handle gaps, pass `on_gap` (a function, or "raise") or `state_loader` to '
-        "subscribe(), or iterate `sub.events()`. Further gaps of this topic are not logged for "
-        "this subscription; `sub.stats` counts them.",
-        log_text(describe_gap(gap)),
-    )
-
-
-_REMEDY = "Pass a function that returns True or False immediately; load earlier what it needs."
-
-
-def check_allow(allow: object, arguments: int = 1) -> None:
-    """Check `allow`: None, or a function of this many arguments, but not a coroutine function."""
-    check_function("allow", allow, _REMEDY, arguments)
-    if inspect.iscoroutinefunction(allow):
-        raise invalid("allow", "is a coroutine function", _REMEDY)
-
-
-def decide(allow: Callable[..., object], *arguments: object) -> bool:
-    """Call `allow`, which must not return an awaitable: it would count as True."""
-    decision = allow(*arguments)
-    if inspect.isawaitable(decision):
-        if asyncio.iscoroutine(decision):
-            decision.close()
-        raise UsageError("`allow` returned an awaitable.", remedy=_REMEDY)
-    return bool(decision)
-
-
-Value = TypeVar("Value")
-Handler: TypeAlias = Callable[[Value], Awaitable[Any] | Any]
-"""A function or a coroutine function; its result is ignored."""
-
-GapHandler: TypeAlias = Handler[Gap] | Literal["raise"]
-"""A handler of gaps, or ``"raise"``: the iteration raises ``MessagesMissed`` for each."""
-
-StateLoader: TypeAlias = Callable[[Gap, Mapping[str, int]], Awaitable[Any] | Any]
-"""``state_loader(gap, positions)``: loads the state that the missing messages led to (REC-4).
-
-``positions`` were recorded before the call, so everything after them is delivered as messages.
-"""
-
-Report: TypeAlias = Callable[[Exception, str | None], None]
-"""Receives the exceptions of handlers, with the topic."""
+_GIVE_ALLOW: Final = (
+    "Pass a function that returns True or False immediately; load earlier what it needs."
+)
 
 
 async def call(handler: Callable[..., Awaitable[Any] | Any], *arguments: object) -> Any:
@@ -178,8 +137,31 @@ class Handlers:
                 self.report(error, entry.topic)
 
 
-_RECENT: Final = 256
-"""Maximum state changes or errors that wait for a slow listener; the oldest are dropped."""
+def describe_gap(gap: Gap) -> str:
+    """The missing messages and the reason, in one sentence."""
+    if gap.missed is None:
+        what = "Perhaps messages" if gap.reason in _POSSIBLE else "Messages"
+    else:
+        what = f"{gap.missed:,} message{'s' if gap.missed != 1 else ''}"
+    known = gap.missed is not None and gap.from_ is not None and gap.to is not None
+    where = f" (positions {gap.from_} to {gap.to})" if known else ""
+    verb = "was" if gap.missed == 1 else "were"
+    return f"{what} of topic {gap.topic}{where} {verb} missed: {_REASONS[gap.reason]}."
+
+
+def warn(gap: Gap, logged: dict[str, None]) -> None:
+    """Log the first gap of each topic that no handler receives."""
+    if gap.topic in logged:
+        return
+    logged[gap.topic] = None
+    if len(logged) > _LOGGED:
+        del logged[next(iter(logged))]
+    logger.warning(
+        '%s To handle gaps, pass `on_gap` (a function, or "raise") or `state_loader` to '
+        "subscribe(), or iterate `sub.events()`. Further gaps of this topic are not logged for "
+        "this subscription; `sub.stats` counts them.",
+        log_text(describe_gap(gap)),
+    )
 
 
 class StateStream:
@@ -283,3 +265,20 @@ class Listeners:
         """End the iterations over state changes."""
         self.finished = True
         self.waiters.notify()
+
+
+def check_allow(allow: object, arguments: int = 1) -> None:
+    """Check `allow`: None, or a function of this many arguments, but not a coroutine function."""
+    check_function("allow", allow, _GIVE_ALLOW, arguments)
+    if inspect.iscoroutinefunction(allow):
+        raise invalid("allow", "is a coroutine function", _GIVE_ALLOW)
+
+
+def decide(allow: Callable[..., object], *arguments: object) -> bool:
+    """Call `allow`, which must not return an awaitable: it would count as True."""
+    decision = allow(*arguments)
+    if inspect.isawaitable(decision):
+        if asyncio.iscoroutine(decision):
+            decision.close()
+        raise UsageError("`allow` returned an awaitable.", remedy=_GIVE_ALLOW)
+    return bool(decision)
