@@ -64,9 +64,9 @@ const IMPORTS = [
 
 /** What the sources of a client are for. The first expression that matches counts. */
 const PURPOSES = [
-  ['subscriptions, replay, gaps', /session\/(subscri|routes|cursor)|runtime\/(inbox|subscri|gaps)/],
-  ['publishes', /\/(publi|batches|turns)|wire\/(ids|plain)/],
-  ['presence', /session\/(own_presence|presence|members)/],
+  ['subscriptions, replay, gaps', /session\/(subscri|routes|cursor)|runtime\/(inbox|subscri)/],
+  ['publishes', /\/publi|wire\/(ids|plain)/],
+  ['presence', /session\/(own_presence|presence)/],
   ['connection and token life', /session\/|lifecycle|runtime\/tokens/],
   ['errors', /errors|rejected|failures/],
   ['options and URLs', /settings\/|defaults|limits|version/],

@@ -6,7 +6,7 @@ import { test } from 'node:test';
 import { fromCode } from '../../js/src/errors.js';
 import { logText } from '../../js/src/log_text.js';
 import { respond } from '../../js/src/requests/index.js';
-import { Listeners } from '../../js/src/runtime/listeners.js';
+import { Listeners } from '../../js/src/runtime/handlers.js';
 import { writeStream } from '../../js/src/streams/index.js';
 import { MemoryServer } from '../../js/src/testing/index.js';
 import { turns, virtualClient } from './runtime/virtual.js';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { PresenceMembers } from '../../js/src/session/members.js';
+import { PresenceMembers } from '../../js/src/session/presence.js';
 
 const COUNT = 1_000;
 

@@ -1,14 +1,20 @@
 /** The operations of a client, which load beside its first connection. */
 
+import { DEVELOPMENT } from '../build.js';
 import { Operations } from '../session/operations.js';
-import type { Client } from './client.js';
+import type { Subscribe } from '../session/ports.js';
+import { merged } from '../settings/checks.js';
+import { checkReceiveQueue } from '../settings/option_checks.js';
 import { Deliveries } from './deliveries.js';
-import { connected } from './failures.js';
+import type { Client } from './environment.js';
+import { late, notConnected } from './failures.js';
+import type { Handlers } from './handlers.js';
+import { Inbox } from './inbox.js';
+import { PARTS } from './parts.js';
 import { Publisher } from './publisher.js';
-import { subscribe } from './subscriber.js';
 import type { SubscribeOptions } from './subscribing.js';
-import type { Subscription } from './subscription.js';
-import type { Timed } from './waiting.js';
+import { checkHistory, Subscription } from './subscription.js';
+import { onAbort, type Timed, within } from './waiting.js';
 import { watch } from './watch.js';
 
 /** The operations of a client. */
@@ -24,8 +30,21 @@ export class Background {
     session.lifecycle.operations = new Operations(session, this.deliveries, this.publisher);
   }
 
-  connected(options: Timed): Promise<void> {
-    return connected(this._client, options);
+  /** Wait until the client is connected; see `PubSub.connect`. */
+  async connected(options: Timed): Promise<void> {
+    const { _client: client } = this;
+    client.perform((session) => session.connect());
+    const states = client.states();
+    try {
+      while (client.state !== 'connected') {
+        client.checkOpen();
+        if (!(await within(states.next(), options, client.clock))) {
+          throw notConnected(client, options);
+        }
+      }
+    } finally {
+      states.finish();
+    }
   }
 
   /** Watch for the network, for a page that is shown again, and for the end of a suspension. */
@@ -35,10 +54,66 @@ export class Background {
     watch(this._client).catch(() => {});
   }
 
-  subscribe<Data>(
+  /**
+   * Subscribe, and wait until the server has answered; see `PubSub.subscribe`.
+   *
+   * @param topics Valid patterns, each once.
+   */
+  async subscribe<Data>(
     topics: readonly string[],
     options: SubscribeOptions<Data> & Timed,
   ): Promise<Subscription<Data>> {
-    return subscribe(this._client, this.deliveries, this.publisher, topics, options);
+    const { _client: client, deliveries, publisher } = this;
+    const { history, onMessage, onPresence, presence, queue = {}, signal, types } = options;
+    const named = options.since ?? history ?? options.after;
+    const isNew = client.options.recover === undefined || named !== undefined;
+    const place = isNew ? options : (await client.part(client.recovery, options)).place(topics);
+    const after = place.after && new Map(Object.entries(place.after));
+    const request: Subscribe = {
+      sub: publisher.number(),
+      topics,
+      since: place.since && Math.round(+place.since),
+      history,
+      after,
+      presence: Boolean(presence ?? onPresence),
+    };
+    if (DEVELOPMENT) checkReceiveQueue(queue);
+    const bounds = merged(queue, client.options.receiveQueue);
+    const inbox = new Inbox(topics, bounds, after);
+    const special = types ?? (typeof presence === 'boolean' ? undefined : presence);
+    if (special !== undefined) {
+      const { prepareInbox } = await client.part(PARTS.arguments, options);
+      prepareInbox(client, publisher, inbox, options);
+    }
+    // From here to its listener, nothing waits.
+    signal?.throwIfAborted();
+    const leave = (): void => deliveries.remove(request.sub);
+    const { listeners } = client;
+    const subscription = new Subscription<Data>(inbox, options as Handlers, listeners, leave);
+    const stop = (): void => void subscription.unsubscribe();
+    if (onPresence && !onMessage) {
+      // An iteration does not call `onPresence`, so this inbox does. Each change contains all
+      // members, so a full inbox keeps the latest one of each topic.
+      inbox.presence = new Inbox(topics, { ...bounds, policy: 'gap' });
+    }
+    deliveries.add(request, inbox);
+    // A signal may outlive the client: it must not keep a subscription that has ended.
+    if (!inbox.finished) inbox.ended = onAbort(signal, stop);
+    const handled = (onMessage || onPresence) && subscription.run(inbox.presence);
+    const answered = await within(inbox.answered, options, client.clock);
+    // No call throws the error that ends a subscription later, unless the program iterates it.
+    if (!inbox.error) void handled?.then(() => inbox.observed || deliveries.reportEnd(inbox));
+    if (!answered) {
+      // Without a handler, the program could no longer read it.
+      if (!onMessage) stop();
+      throw late(client, options, topics[0], Boolean(onMessage));
+    }
+    signal?.throwIfAborted();
+    if (inbox.error) {
+      stop();
+      throw inbox.error;
+    }
+    if (history) checkHistory(client, request);
+    return subscription;
   }
 }

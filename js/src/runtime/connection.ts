@@ -14,7 +14,7 @@ import {
   type TransportEnd,
 } from '../transports/transport.js';
 import { type Decoded, Malformed, Unknown } from '../wire/decoded.js';
-import type { Client } from './client.js';
+import type { Client } from './environment.js';
 import { PARTS } from './parts.js';
 import { within } from './waiting.js';
 

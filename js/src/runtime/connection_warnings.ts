@@ -3,7 +3,7 @@
 import { logText } from '../log_text.js';
 import type { ClientOptions } from '../settings/options.js';
 import { HTTP_PORT, SOCKET_PORT } from '../settings/urls.js';
-import type { Client } from './client.js';
+import type { Client } from './environment.js';
 import { lastRemedy, reasonOf } from './failures.js';
 
 /** A client that is connected, or about to try it again. */

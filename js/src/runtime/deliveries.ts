@@ -2,10 +2,9 @@
 
 import type { PubSubError } from '../errors.js';
 import type { Denial, Envelope, Publication } from '../generated/wire.js';
-import type { DeliveryPorts } from '../session/ports.js';
-import type { Subscribe } from '../session/requests.js';
+import type { DeliveryPorts, Subscribe } from '../session/ports.js';
 import type { Gap, PresenceChange } from '../values.js';
-import type { Client } from './client.js';
+import type { Client } from './environment.js';
 import type { Entry, Inbox } from './inbox.js';
 
 /**

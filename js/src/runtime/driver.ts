@@ -11,27 +11,35 @@ import type { Loose } from '../compact.js';
 import { AuthRefused, ClosedError, ConnectionFailed, fromCode, PubSubError } from '../errors.js';
 import type { AuthFrame, ClientFrame, ErrorInfo } from '../generated/wire.js';
 import { logText } from '../log_text.js';
-import type { Peer } from '../session/peer.js';
-import type { Ports, Rejected, StateChanged, TimerName, TransportName } from '../session/ports.js';
+import type {
+  Peer,
+  Ports,
+  Rejected,
+  StateChanged,
+  TimerName,
+  TransportName,
+} from '../session/ports.js';
 import { type OperatedSession, Session } from '../session/session.js';
 import { checkNumber, TIME } from '../settings/checks.js';
 import type { ClientOptions } from '../settings/options.js';
 import { NOT_LOADED, type Transport, type TransportEnd } from '../transports/transport.js';
 import type { StateChange, StateName, TokenReason } from '../values.js';
 import type { Background } from './background.js';
-import { BACKGROUND } from './background_part.js';
-import type { Environment } from './client.js';
 import { Connection, type Owner } from './connection.js';
-import { checkPlatform } from './environment.js';
+import { checkPlatform, type Environment } from './environment.js';
+import { Listeners, type Recent } from './handlers.js';
 import type { HttpApi } from './http_operations.js';
-import { Listeners } from './listeners.js';
 import { lazily } from './parts.js';
 import type { PublishManyOptions } from './publications.js';
 import type { Recovery } from './recovery.js';
 import { rejected } from './rejected.js';
-import type { Recent } from './stream.js';
 import { TokenSource, tokenProblem } from './tokens.js';
 import { type Timed, type Waiting, within } from './waiting.js';
+
+/** The part of a client that loads beside its first connection. */
+export const BACKGROUND: { load: () => Promise<typeof import('./background.js')> } = {
+  load: lazily(() => import('./background.js')),
+};
 
 /** Close code of a connection that ended without one (docs/errors.md). */
 const LOST = 1006;

@@ -1,4 +1,4 @@
-/** Why an operation failed: waiting for the connection, and the errors of calls. */
+/** Why an operation failed: the errors of calls. */
 
 import { DEVELOPMENT } from '../build.js';
 import {
@@ -12,31 +12,19 @@ import { CODES } from '../generated/errors.js';
 import { remedyOf } from '../http/remedies.js';
 import { TIMEOUTS } from '../session/events.js';
 import type { Rejected, Unknown } from '../session/ports.js';
-import type { Client } from './client.js';
+import type { Client } from './environment.js';
 import type { Prepared } from './publications.js';
 import { rejected } from './rejected.js';
-import { type Timed, within } from './waiting.js';
+import type { Timed } from './waiting.js';
 
 const LATE = 'No answer arrived in time. The message may have been published.';
 
-/** Wait until the client is connected; see `PubSub.connect`. */
-export async function connected(client: Client, options: Timed): Promise<void> {
-  client.perform((session) => session.connect());
-  const states = client.states();
-  try {
-    while (client.state !== 'connected') {
-      client.checkOpen();
-      if (!(await within(states.next(), options, client.clock))) {
-        throw notConnected(client, options);
-      }
-    }
-  } finally {
-    states.finish();
-  }
-}
-
 /** The error class for the last failure. */
-function notConnected(client: Client, { timeout }: Timed, given: CodedDetails = {}): PubSubError {
+export function notConnected(
+  client: Client,
+  { timeout }: Timed,
+  given: CodedDetails = {},
+): PubSubError {
   const { lastFailure, tokenFailure } = client;
   const about = DEVELOPMENT ? { ...given, ...likelyRemedy(client) } : given;
   const message = `Not connected within ${timeout} ms: ${reasonOf(client)}`;

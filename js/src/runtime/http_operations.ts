@@ -18,7 +18,7 @@ import { checkNumber, checkType, invalid, kind } from '../settings/checks.js';
 import { checkName } from '../topic_names.js';
 import type { Message, Published, Since, TokenReason } from '../values.js';
 import { isObject } from '../wire/guard.js';
-import type { Client } from './client.js';
+import type { Client } from './environment.js';
 import { unixMs } from './times.js';
 import { tokenProblem } from './tokens.js';
 import { type Timed, within } from './waiting.js';

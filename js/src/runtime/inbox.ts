@@ -13,7 +13,7 @@ import { Fifo } from '../session/fifo.js';
 import type { ReceiveQueue } from '../settings/options.js';
 import type { AnyPayload, Gap, Message, SubscriptionEvent, SubscriptionStats } from '../values.js';
 import type { JsonObject } from '../wire/guard.js';
-import { Stream } from './stream.js';
+import { Stream } from './handlers.js';
 
 /** Bytes of a decoded message in addition to its payload. */
 const OVERHEAD = 400;

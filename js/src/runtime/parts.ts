@@ -2,7 +2,7 @@
 
 import { ConnectionFailed } from '../errors.js';
 import { NOT_LOADED } from '../transports/transport.js';
-import type { Client } from './client.js';
+import type { Client } from './environment.js';
 import type { Waiting } from './waiting.js';
 
 /** A part that is loaded once; after a failure, its next use tries again. */

@@ -3,8 +3,8 @@
 import { RECONNECTS } from '../session/lifecycle.js';
 import type { TransportEnd } from '../transports/transport.js';
 import type { Background } from './background.js';
-import type { Client, Place } from './client.js';
 import type { Connection } from './connection.js';
+import type { Client, Place } from './environment.js';
 import type { Inbox } from './inbox.js';
 
 /** The place where a subscription was left. */

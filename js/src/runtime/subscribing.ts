@@ -6,7 +6,7 @@ import type { ReceiveQueue } from '../settings/options.js';
 import { isPattern, isTopic } from '../topics.js';
 import type { AnyPayload, JsonObject, Since } from '../values.js';
 import { type Guard, isCount, isObject, isSome, shape } from '../wire/guard.js';
-import type { Client } from './client.js';
+import type { Client } from './environment.js';
 import type { GapHandler, MessageHandler, PresenceHandler, StateLoader } from './handlers.js';
 import { texts } from './parts.js';
 import type { Waiting } from './waiting.js';

@@ -1,7 +1,7 @@
 /** Detects a restored network, a page that is visible again, and the end of a suspension. */
 
 import { untilOpened } from '../prerendering.js';
-import type { Client } from './client.js';
+import type { Client } from './environment.js';
 
 /** Milliseconds between two checks of the clocks (LIFE-5). */
 const INTERVAL = 5_000;

@@ -8,7 +8,7 @@
 import type { Gap } from '../gap.js';
 import type { Envelope, SubscribedFrame } from '../generated/wire.js';
 import type { SessionOptions } from '../settings/session.js';
-import type { Subscribe } from './requests.js';
+import type { Subscribe } from './ports.js';
 
 /** The relation of a live message to a cursor. */
 export type Verdict = 'known' | 'new' | 'jump';

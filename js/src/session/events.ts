@@ -3,8 +3,7 @@
 import type { Loose } from '../compact.js';
 import { type CloseAction, CODES, closeAction } from '../generated/errors.js';
 import type { ErrorFrame, ErrorInfo } from '../generated/wire.js';
-import type { Peer } from './peer.js';
-import type { TimerName } from './ports.js';
+import type { Peer, TimerName } from './ports.js';
 
 /**
  * Input of the guards and actions of the lifecycle; an event sets the fields that it has. An error

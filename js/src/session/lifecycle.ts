@@ -14,14 +14,10 @@ import {
   type Timer,
 } from '../generated/lifecycle.js';
 import type { AuthFrame } from '../generated/wire.js';
-import { Attempts } from './attempts.js';
-import type { Context } from './context.js';
-import { Credentials } from './credentials.js';
+import { Attempts, Credentials, TransportChoice } from './attempts.js';
 import { actionOf, codeOf, type SessionEvent, unexplained } from './events.js';
 import type { Operations } from './operations.js';
-import type { Peer } from './peer.js';
-import type { Rejected, TimerName } from './ports.js';
-import { TransportChoice } from './transport_choice.js';
+import type { Context, Peer, Rejected, TimerName } from './ports.js';
 
 const NORMAL = 1000;
 

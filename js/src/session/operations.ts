@@ -6,17 +6,44 @@
 
 import * as table from '../generated/connected.js';
 import type { Steps } from '../generated/lifecycle.js';
-import type { ErrorFrame, JsonObject, ServerFrame } from '../generated/wire.js';
-import type { Context } from './context.js';
+import type { AuthOkFrame, ErrorFrame, JsonObject, ServerFrame } from '../generated/wire.js';
 import { RATE_LIMITED, type SessionEvent } from './events.js';
 import { OwnPresence } from './own_presence.js';
-import { readPeer } from './peer.js';
-import type { DeliveryPorts, OutcomePort, Rejected, TimerName } from './ports.js';
+import type {
+  Context,
+  DeliveryPorts,
+  OutcomePort,
+  Peer,
+  Publish,
+  Rejected,
+  Subscribe,
+  TimerName,
+} from './ports.js';
 import { Publishes } from './publishes.js';
-import type { Publish, Subscribe } from './requests.js';
 import { Subscriptions } from './subscriptions.js';
 
 const CLOSED: Rejected = { kind: 'rejected', code: 'closed', message: 'The client is closed.' };
+
+/**
+ * The server that `auth.ok` describes.
+ *
+ * @param at Arrival time by the local clock, Unix milliseconds.
+ */
+function readPeer(frame: AuthOkFrame, incremental: boolean, at: number): Peer {
+  const { limits, expires_at: end, server_time: now = at } = frame;
+  const rate = limits?.publish_rate ?? 0;
+  const features = new Set(frame.version === undefined ? [] : frame.features);
+  return {
+    ...frame,
+    tokenLife: end === undefined ? end : end - now,
+    features,
+    incremental,
+    acks: !incremental || (features.has('ref') && features.has('ack')),
+    resends: features.has('idempotency'),
+    rate,
+    burst: rate - (rate < 2 ? 0 : Math.max(1, Math.floor(rate / 10))) || Infinity,
+  };
+}
 
 /** The session, as its operations see it. */
 interface Operated {

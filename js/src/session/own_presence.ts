@@ -7,9 +7,8 @@
  */
 
 import type { ErrorFrame, JsonObject } from '../generated/wire.js';
-import type { Context } from './context.js';
 import { RATE_LIMITED } from './events.js';
-import type { Outcome, OutcomePort, Rejected } from './ports.js';
+import type { Context, Outcome, OutcomePort, Rejected } from './ports.js';
 import type { Publishes } from './publishes.js';
 import type { Routes } from './routes.js';
 

@@ -1,18 +1,24 @@
-/** The ports of a session, which act on the outside world, and the values that they carry. */
+/**
+ * The border of a session: requests of the program, the peer, and the ports, which act on the outside
+ * world; and what its parts share.
+ */
 
 import type { Loose } from '../compact.js';
 import type { Gap } from '../gap.js';
 import type { PublicState, State, Timer } from '../generated/lifecycle.js';
 import type {
   AuthFrame,
+  AuthOkFrame,
   ClientFrame,
   Denial,
   Envelope,
   ErrorInfo,
+  Publication,
   PublishResult,
 } from '../generated/wire.js';
+import type { SendPolicy } from '../settings/options.js';
+import type { SessionOptions } from '../settings/session.js';
 import type { PresenceChange, StateChange, TokenReason } from '../values.js';
-import type { Peer } from './peer.js';
 
 export type TransportName = 'websocket' | 'sse';
 
@@ -24,6 +30,63 @@ export type TransportName = 'websocket' | 'sse';
 export type SessionTimer = 'pace' | 'rejoin' | 'hold' | 'grace';
 
 export type TimerName = Timer | SessionTimer;
+
+/** The program subscribes. */
+export interface Subscribe {
+  /** Chosen by the caller, not used before; identifies the subscription at the ports. */
+  readonly sub: number;
+  /** Valid patterns, at least one, none twice. */
+  readonly topics: readonly string[];
+  /** Replay messages newer than this, Unix milliseconds. */
+  readonly since?: number | undefined;
+  /** Replay at most this many of the newest messages per topic. */
+  readonly history?: number | undefined;
+  /** Replay messages after these positions, by concrete topic. Undefined: unknown to this peer. */
+  readonly after?: ReadonlyMap<string, number | undefined> | undefined;
+  /** Whether presence is wanted; default false. Requires the session's part `presence`. */
+  readonly presence?: boolean | undefined;
+}
+
+/** The program publishes. */
+export interface Publish {
+  /** Chosen by the caller, not used before; identifies the publish at the port `settle`. */
+  readonly ref: number;
+  /** Valid publications in order, each with an id: one, or at least one with `batch`. */
+  readonly messages: readonly Publication[];
+  /** Their size on the wire in bytes, for the limit of the queue. */
+  readonly size: number;
+  /** What to do if the queue is full; default `error`. With `block`, the queue takes it anyway. */
+  readonly policy?: SendPolicy | undefined;
+  /** This publish replaces an unsent one of the same key; only with the policy `latest`. */
+  readonly key?: string | undefined;
+  /** Send as one frame, with one answer per item. */
+  readonly batch?: boolean | undefined;
+  /** Send after the others when the rate is used up. */
+  readonly background?: boolean | undefined;
+}
+
+/** @internal The server of one connection: the fields of `auth.ok`, and what follows from them. */
+export interface Peer extends Omit<AuthOkFrame, 'type' | 'features'> {
+  /** Milliseconds until the token expires, if the server sent it. */
+  readonly tokenLife: number | undefined;
+  /** Its features beyond HIP-56. */
+  readonly features: ReadonlySet<string>;
+  /** Subscriptions can be added and removed one by one; false for an event stream. */
+  readonly incremental: boolean;
+  /** It answers publishes; on an event stream, each is a separate request. */
+  readonly acks: boolean;
+  /** The client can send unanswered publishes again under the same id. */
+  readonly resends: boolean;
+  /** Publishes per second that it allows; 0 if the limit is not known. */
+  readonly rate: number;
+  /**
+   * Maximum burst of publishes: a tenth less than the server allows; infinite without a limit.
+   *
+   * With equal budgets on two clocks, network jitter alone makes the server reject a publish at the
+   * limit. A rejected publish then arrives after the ones that follow it.
+   */
+  readonly burst: number;
+}
 
 /**
  * The server accepted the publish: one result for each message, in order.
@@ -108,4 +171,74 @@ export interface DeliveryPorts {
 export interface OutcomePort {
   /** The outcome of a publish or an update of presence; called exactly once for each. */
   settle(ref: number, outcome: Outcome): void;
+}
+
+/** Longest timer that every platform supports, milliseconds: 24.8 days. */
+const MAX_TIMER = 2_147_483_647;
+
+/** @internal Timers by name. */
+export class Timers {
+  /** Milliseconds of the running timers. */
+  private readonly _running = new Map<TimerName, number>();
+
+  constructor(private readonly _ports: Ports) {}
+
+  /** Whether it is running. */
+  has(name: TimerName): boolean {
+    return this._running.has(name);
+  }
+
+  /** Its milliseconds; infinite if it does not run. */
+  after(name: TimerName): number {
+    return this._running.get(name) ?? Infinity;
+  }
+
+  /** Start or restart it. */
+  start(name: TimerName, after: number): void {
+    this._running.set(name, after);
+    this._ports.startTimer(name, after);
+  }
+
+  stop(...names: readonly TimerName[]): void {
+    for (const name of names) {
+      if (this._running.delete(name)) this._ports.cancelTimer(name);
+    }
+  }
+
+  stopAll(): void {
+    this.stop(...this._running.keys());
+  }
+
+  /**
+   * Let it fire after the given time, if that is in the future and within the maximum of a timer.
+   */
+  limit(name: TimerName, after = 0): void {
+    this.stop(name);
+    if (after > 0 && after <= MAX_TIMER) this.start(name, after);
+  }
+
+  /** It fired; returns whether it was running. */
+  fired(name: TimerName): boolean {
+    return this._running.delete(name);
+  }
+}
+
+/** @internal What all parts of a session share. */
+export class Context {
+  /** The server while authenticated: only then do frames of subscriptions and publishes count. */
+  peer: Peer | undefined;
+  readonly timers: Timers;
+
+  /**
+   * @param options Its options.
+   * @param ports Its environment.
+   * @param random A number from 0 inclusive to 1 exclusive.
+   */
+  constructor(
+    public options: SessionOptions,
+    readonly ports: Ports,
+    readonly random: () => number,
+  ) {
+    this.timers = new Timers(ports);
+  }
 }

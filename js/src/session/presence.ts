@@ -1,13 +1,288 @@
-/** Presence of others: shows subscriptions the members of their topics. */
+/**
+ * Presence of others: the members of topics, from snapshots, joins, updates and leaves, and their
+ * changes for subscriptions.
+ */
 
 import { presenceGrace } from '../generated/limits.js';
-import type { Envelope, PresenceSnapshotFrame } from '../generated/wire.js';
-import type { PresenceChange } from '../values.js';
-import type { Context } from './context.js';
-import { PresenceMembers } from './members.js';
-import type { DeliveryPorts } from './ports.js';
-import { Routes } from './routes.js';
-import type { SubscriptionState } from './subscription_state.js';
+import {
+  type Envelope,
+  isPresenceMember,
+  type JsonObject,
+  type PresenceMember,
+  type PresenceSnapshotFrame,
+} from '../generated/wire.js';
+import { isWildcard, matches } from '../topics.js';
+import type { PresenceChange as Change, PresenceChange } from '../values.js';
+import { isObject } from '../wire/guard.js';
+import type { Context, DeliveryPorts } from './ports.js';
+import { Routes, type SubscriptionState } from './routes.js';
+
+/**
+ * Maximum topics; beyond that, those without members are dropped, or else the one idle longest.
+ */
+const MAX_TOPICS = 10_000;
+
+/** Maximum members of one topic; the client does not show more. */
+const MAX_MEMBERS = 10_000;
+
+class Room {
+  _members = new Map<string, PresenceMember>();
+  /** Members from before a reconnect, by client id, that may return, perhaps under another id. */
+  awaited = new Map<string, PresenceMember>();
+  /** Whether a snapshot, if one arrives, names all of them that are still present. */
+  doubted = false;
+  _complete = false;
+  proven = true;
+
+  constructor(readonly _topic: string) {}
+}
+
+/**
+ * Members by topic and client id (PRES-1, PRES-4, H-082 to H-085).
+ *
+ * A member is one connection of a user. A user joins with the first connection and leaves with the
+ * last one; the others connect and disconnect.
+ *
+ * Members from before a reconnect stay until the next snapshot. The client then reports only the
+ * differences. Without a snapshot, they stay until `expire` is called. If the server has forgotten
+ * this client, it may have forgotten others too: members that are missing from the snapshot stay
+ * until they return or `expire` is called.
+ */
+export class PresenceMembers {
+  private readonly _rooms = new Map<string, Room>();
+
+  /**
+   * The lists of the topics of some patterns, but not of `others`, that have a snapshot; `hidden`:
+   * empty lists.
+   */
+  lists(patterns: readonly string[], others: readonly string[], hidden?: boolean): Change[] {
+    const known = new Set(this._roomsOf(others));
+    return this._roomsOf(patterns)
+      .filter((room) => room._complete && !known.has(room))
+      .map((room) => change(room, 'snapshot', undefined, hidden ? [] : undefined));
+  }
+
+  /** Take a complete list: reports all of it the first time, and only differences after that. */
+  snapshot(topic: string, members: readonly PresenceMember[]): Change[] {
+    const room = this._open(topic);
+    room.proven = true;
+    const fresh = new Map(members.slice(0, MAX_MEMBERS).map((one) => [one.client_id, one]));
+    if (room.doubted) {
+      room.doubted = false;
+      room.awaited.clear();
+    }
+    if (!room._complete) {
+      room._complete = true;
+      room._members = fresh;
+      room.awaited.clear();
+      return [change(room, 'snapshot')];
+    }
+    const out: Change[] = [];
+    for (const clientId of fresh.keys()) room.awaited.delete(clientId);
+    // Report joins before leaves: a user whose connection has another id stays.
+    for (const [clientId, member] of fresh) {
+      const before = room._members.get(clientId);
+      if (!before || differs(before, member)) out.push(...put(room, before, member));
+    }
+    for (const [clientId, member] of room._members) {
+      const mayReturn = room.awaited.has(clientId) && member.user_id;
+      if (!fresh.has(clientId) && !mayReturn) out.push(take(room, member));
+    }
+    return out;
+  }
+
+  /** Take a join, update or leave from a message. */
+  apply(message: Envelope): Change[] {
+    const data = memberData(message.data);
+    if (!data) return [];
+    const room = this._open(message.topic);
+    const before = room._members.get(data.client_id);
+    if (message.type === 'presence.leave') return before ? [take(room, before)] : [];
+    if (!before && room._members.size - room.awaited.size >= MAX_MEMBERS) return [];
+    const member = merge(before, data, message.timestamp);
+    if (!member) return [];
+    room.awaited.delete(data.client_id);
+    if (before && !differs(before, member)) return [];
+    return put(room, before, member);
+  }
+
+  /** The connection or stream is lost: members may leave unnoticed. */
+  lost(): void {
+    for (const room of this._rooms.values()) room.proven = false;
+  }
+
+  /**
+   * A new connection is open; members may return under another id if the server forgot them.
+   *
+   * @param known The server still knows this client.
+   */
+  reconnected(known: boolean): boolean {
+    const rooms = [...this._rooms.values()];
+    for (const room of rooms) {
+      if (known && !room.awaited.size) continue;
+      room.doubted &&= known;
+      room.awaited = new Map(room._members);
+    }
+    return rooms.some((room) => room.awaited.size);
+  }
+
+  /**
+   * Drop the members that have not returned after a reconnect.
+   *
+   * They leave together, because each change carries the list of the remaining members. A list for
+   * each of 10,000 leaves would take half a gigabyte.
+   */
+  expire(): Change[] {
+    return [...this._rooms.values()].flatMap((room) => {
+      const gone = [...room.awaited.values()].reverse();
+      for (const { client_id } of gone) room._members.delete(client_id);
+      room.awaited.clear();
+      room.doubted = false;
+      const members = inOrder(room);
+      const users = new Set(members.map(({ user_id }) => user_id));
+      const changes = gone.map((member) => {
+        const { user_id: user } = member;
+        const stays = user && users.has(user);
+        users.add(user);
+        return change(room, stays ? 'disconnect' : 'leave', member, members);
+      });
+      return changes.reverse();
+    });
+  }
+
+  /**
+   * Await the members from before a reconnect that no snapshot will certainly confirm.
+   *
+   * A server sends a snapshot for each named topic. For a pattern, it sends snapshots only of
+   * topics that have members.
+   *
+   * @param patterns Those of the subscription that was just answered.
+   * @param watched The patterns of all subscriptions with presence.
+   * @returns Whether there are any.
+   */
+  doubt(patterns: readonly string[], watched: Pick<ReadonlySet<string>, 'has'>): boolean {
+    let found = false;
+    for (const room of this._roomsOf(patterns)) {
+      if (room.proven || (room._complete && watched.has(room._topic))) continue;
+      if (!room._members.size) continue;
+      room.proven = true;
+      if (room.awaited.size) continue;
+      room.awaited = new Map(room._members);
+      room.doubted = found = true;
+    }
+    return found;
+  }
+
+  /** Drop the topics of some patterns that no subscription matches. */
+  drop(patterns: readonly string[], routes: Routes): void {
+    for (const { _topic: topic } of this._roomsOf(patterns)) {
+      if (!routes.matching(topic).length) this._rooms.delete(topic);
+    }
+  }
+
+  /** The rooms of the topics that any of the patterns matches. */
+  private _roomsOf(patterns: readonly string[]): Room[] {
+    if (!patterns.some(isWildcard)) return patterns.flatMap((name) => this._rooms.get(name) ?? []);
+    return [...this._rooms.values()].filter(({ _topic }) =>
+      patterns.some((pattern) => matches(pattern, _topic)),
+    );
+  }
+
+  private _open(topic: string): Room {
+    const room = this._rooms.get(topic) ?? new Room(topic);
+    this._rooms.delete(topic);
+    if (this._rooms.size >= MAX_TOPICS) {
+      const all = [...this._rooms.values()];
+      const empty = all.filter(({ _members }) => !_members.size);
+      for (const { _topic } of empty.length ? empty : all.slice(0, 1)) this._rooms.delete(_topic);
+    }
+    this._rooms.set(topic, room);
+    return room;
+  }
+}
+
+function change(
+  room: Room,
+  kind: Change['change'],
+  member?: PresenceMember,
+  members: readonly PresenceMember[] = inOrder(room),
+): Change {
+  return { topic: room._topic, members, change: kind, member } as Change;
+}
+
+function put(room: Room, before: PresenceMember | undefined, member: PresenceMember): Change[] {
+  const kind = before ? 'update' : hasUser(room, member) ? 'connect' : 'join';
+  room._members.set(member.client_id, member);
+  const out: Change[] = [change(room, kind, member)];
+  const { user_id: user } = member;
+  const returned =
+    !before && user && [...room.awaited.values()].find((other) => other.user_id === user);
+  if (returned) out.push(take(room, returned));
+  return out;
+}
+
+function take(room: Room, member: PresenceMember): Change {
+  room._members.delete(member.client_id);
+  room.awaited.delete(member.client_id);
+  return change(room, hasUser(room, member) ? 'disconnect' : 'leave', member);
+}
+
+/** Whether a connection of the same user is present; some peers send no users. */
+function hasUser({ _members }: Room, { user_id: user }: PresenceMember): boolean {
+  return !!user && [..._members.values()].some((other) => other.user_id === user);
+}
+
+function inOrder(room: Room): PresenceMember[] {
+  return [...room._members.values()].sort(
+    (a, b) => a.joined_at - b.joined_at || (a.client_id < b.client_id ? -1 : 1),
+  );
+}
+
+/** Whether anything except `last_seen` differs. */
+function differs(a: PresenceMember, b: PresenceMember): boolean {
+  return orderedJson({ ...a, last_seen: 0 }) !== orderedJson({ ...b, last_seen: 0 });
+}
+
+/** The JSON of a value, the same for any order of the keys of its objects. */
+function orderedJson(value: unknown): string {
+  return JSON.stringify(value, (_, one) =>
+    isObject(one)
+      ? Object.fromEntries(Object.entries(one).sort(([a], [b]) => (a < b ? -1 : 1)))
+      : one,
+  );
+}
+
+type MemberData = JsonObject & { readonly client_id: string };
+
+/** The member in the data of a presence message: the data itself, or its field `member`. */
+function memberData(data: unknown): MemberData | undefined {
+  return [data, isObject(data) && data['member']].find(isMemberData);
+}
+
+function isMemberData(data: unknown): data is MemberData {
+  return isObject(data) && typeof data['client_id'] === 'string';
+}
+
+const REQUIRED: readonly string[] = ['user_id', 'name', 'joined_at', 'last_seen'];
+
+/**
+ * A member after a join or update. Data with all required fields replaces the member; other data is
+ * merged into it. Null means absent.
+ */
+function merge(
+  before: PresenceMember | undefined,
+  data: MemberData,
+  at: number,
+): PresenceMember | undefined {
+  const isWhole = REQUIRED.every((key) => Object.hasOwn(data, key));
+  const known = isWhole ? {} : { user_id: '', name: '', joined_at: at, ...before, last_seen: at };
+  const fields: JsonObject = Object.fromEntries(
+    Object.entries({ ...known, ...data }).filter(
+      ([key, value]) => value !== null || REQUIRED.includes(key),
+    ),
+  );
+  return isPresenceMember(fields) ? fields : undefined;
+}
 
 /** The members of all topics, and the subscriptions that see them. */
 export class Presence {

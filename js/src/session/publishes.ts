@@ -1,5 +1,5 @@
 /**
- * Unsettled publishes: their order, limits and rate.
+ * Unsettled publishes: their order, limits and rate, and which one is next when the rate is used up.
  *
  * A sent publish without an answer stays in flight, under the same limits as the queue. When the
  * connection drops, it returns to the head of the queue and is sent again under the same ids. PUB-1
@@ -7,14 +7,77 @@
  */
 
 import type { ErrorFrame, Publication, PublishedFrame, PublishResult } from '../generated/wire.js';
-import type { Context } from './context.js';
 import { RATE_LIMITED } from './events.js';
 import { Fifo } from './fifo.js';
-import type { Peer } from './peer.js';
-import type { Outcome, OutcomePort, Rejected } from './ports.js';
-import { PublishState } from './publish_state.js';
-import type { Publish } from './requests.js';
-import { nextTurn } from './turns.js';
+import type { Context, Outcome, OutcomePort, Peer, Publish, Rejected } from './ports.js';
+
+/** One publish; a message has no result until it is answered. */
+export class PublishState {
+  /** Part of it may be published already. */
+  _sent = false;
+  /** It was in flight when a connection dropped: a rejection does not show its outcome. */
+  _doubted = false;
+  /** A publish of the same key that the server may have published before this one. */
+  _newer: PublishState | undefined;
+  /** The outcome of each answered message, by slot. */
+  readonly _results: PublishResult[] = [];
+
+  /**
+   * @param _number Its position in the order.
+   * @param _publish The publish of the program.
+   * @param _ref Its `ref` in frames.
+   * @param _since Total milliseconds of delay by the rate limit when it was last queued; infinite
+   *   after it counted as slowed.
+   */
+  constructor(
+    readonly _number: number,
+    readonly _publish: Publish,
+    readonly _ref: string,
+    public _since: number,
+  ) {}
+
+  /** The slots of the messages without an answer. */
+  _unanswered(): number[] {
+    const open: number[] = [];
+    for (let slot = 0; slot < this._publish.messages.length; slot += 1) {
+      if (!this._results[slot]) open.push(slot);
+    }
+    return open;
+  }
+}
+
+/**
+ * The next publish of a queue while the rate of the client is used up.
+ *
+ * Publishes wait in three lanes: messages, the newest values of keys (policy `latest`), and
+ * background publishes of the program, such as token streams. The lanes take turns, 4:1:1, by
+ * smooth weighted round robin; a single message goes next. Within a lane, publishes keep the order
+ * of the calls.
+ *
+ * @param credit The saved credit by lane; zero if none has waited.
+ * @returns The publish, and the credit after it.
+ */
+export function nextTurn(
+  queue: readonly PublishState[],
+  credit: readonly number[],
+): [PublishState, readonly number[]] {
+  const heads: PublishState[] = [];
+  for (const entry of queue) {
+    const { background, key } = entry._publish;
+    heads[background ? 2 : key === undefined ? 0 : 1] ??= entry;
+  }
+  let all = 0;
+  const then = heads.map((_, lane) => {
+    const weight = lane ? 1 : 4;
+    all += weight;
+    // Keep the credit small, so that a single message goes next.
+    return Math.min(credit[lane] ?? 0, 1) + weight;
+  });
+  const most = Math.max(...then.flat());
+  const next = then.indexOf(most);
+  then[next] = most - all;
+  return [heads[next] as PublishState, then];
+}
 
 /** Milliseconds to pause after `rate_limited` if the server states no time. */
 const PAUSE = 1_000;

@@ -9,11 +9,10 @@
 import * as table from '../generated/lifecycle.js';
 import type { ServerFrame } from '../generated/wire.js';
 import type { SessionOptions } from '../settings/session.js';
-import { Context } from './context.js';
 import { actionOf, endsConnection, type SessionEvent, TIMEOUTS } from './events.js';
 import { Lifecycle } from './lifecycle.js';
 import type { Operations } from './operations.js';
-import type { Ports, TimerName } from './ports.js';
+import { Context, type Ports, type TimerName } from './ports.js';
 
 /** The life of one client, from `connect` to the port `finished`. */
 export class Session {

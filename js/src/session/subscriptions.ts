@@ -6,14 +6,10 @@
 
 import { CODES } from '../generated/errors.js';
 import type { Denial, Envelope, ErrorFrame, SubscribedFrame } from '../generated/wire.js';
-import type { Context } from './context.js';
 import { type Answer, type Cursor, type Cursors, gap, isGap, Replay, SeqCursor } from './cursor.js';
-import type { Peer } from './peer.js';
-import type { DeliveryPorts } from './ports.js';
+import type { Context, DeliveryPorts, Peer, Subscribe } from './ports.js';
 import { Presence } from './presence.js';
-import type { Subscribe } from './requests.js';
-import { Routes } from './routes.js';
-import { SubscriptionState } from './subscription_state.js';
+import { Routes, SubscriptionState } from './routes.js';
 
 /** Maximum wait before the next request that a server can impose, milliseconds. */
 const MAX_WAIT = 60_000;

@@ -8,7 +8,7 @@ import type { Clock, TimerHandle } from '../clock.js';
 import { ClosedError, InvalidTopic, UsageError } from '../errors.js';
 import type { JsonObject } from '../generated/wire.js';
 import { logText } from '../log_text.js';
-import { Stream } from '../runtime/stream.js';
+import { Stream } from '../runtime/handlers.js';
 import { onAbort } from '../runtime/waiting.js';
 import { checkNames, checkType } from '../settings/checks.js';
 import { isWildcard } from '../topics.js';

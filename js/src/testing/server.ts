@@ -10,7 +10,7 @@ import type { Clock } from '../clock.js';
 import { fromCode, UsageError } from '../errors.js';
 import type { JsonObject } from '../generated/wire.js';
 import { parse } from '../http/problems.js';
-import { BACKGROUND } from '../runtime/background_part.js';
+import { BACKGROUND } from '../runtime/driver.js';
 import { platform } from '../runtime/environment.js';
 import { PARTS } from '../runtime/parts.js';
 import type { TransportName } from '../session/ports.js';

@@ -10,7 +10,7 @@ import {
   MessagesMissed,
   type Subscription,
 } from '../../../js/src/index.js';
-import { missed } from '../../../js/src/runtime/gaps.js';
+import { missed } from '../../../js/src/runtime/subscription.js';
 import type { Inbox } from '../../../js/src/runtime/inbox.js';
 import { take } from './server.js';
 import { type FakePeer, turns, virtualClient } from './virtual.js';

@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { PubSubError } from '../../../js/src/errors.js';
-import { Listeners } from '../../../js/src/runtime/listeners.js';
+import { Listeners } from '../../../js/src/runtime/handlers.js';
 import { turns, virtualClient } from './virtual.js';
 
 test('a restart of the server is logged as information, other failures as errors', () => {

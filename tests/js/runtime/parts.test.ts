@@ -5,9 +5,8 @@ import { test } from 'node:test';
 
 import { AuthRefused, ConnectionFailed, PermissionDenied } from '../../../js/src/errors.js';
 import type { PubSub } from '../../../js/src/index.js';
-import { BACKGROUND } from '../../../js/src/runtime/background_part.js';
-import type { Environment } from '../../../js/src/runtime/client.js';
-import type { Driver } from '../../../js/src/runtime/driver.js';
+import { BACKGROUND, type Driver } from '../../../js/src/runtime/driver.js';
+import type { Environment } from '../../../js/src/runtime/environment.js';
 import { PARTS } from '../../../js/src/runtime/parts.js';
 import { WebSocketTransport } from '../../../js/src/transports/websocket.js';
 import { deferred } from './server.js';

@@ -4,8 +4,7 @@
 
 import type { Clock, TimerHandle } from '../../../js/src/clock.js';
 import { PubSub, type PubSubOptions, type WebSocketConstructor } from '../../../js/src/index.js';
-import type { Environment } from '../../../js/src/runtime/client.js';
-import { platform } from '../../../js/src/runtime/environment.js';
+import { type Environment, platform } from '../../../js/src/runtime/environment.js';
 import { WebSocketTransport } from '../../../js/src/transports/websocket.js';
 
 // Load these now, so that `import()` in the client takes one turn and reads no file.

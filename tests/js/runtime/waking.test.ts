@@ -6,8 +6,7 @@
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, test } from 'node:test';
 
-import type { Environment } from '../../../js/src/runtime/client.js';
-import { platform } from '../../../js/src/runtime/environment.js';
+import { type Environment, platform } from '../../../js/src/runtime/environment.js';
 import type { Receiver, Transport } from '../../../js/src/transports/transport.js';
 import { CURRENT, turns, VirtualClock, virtualClient } from './virtual.js';
 

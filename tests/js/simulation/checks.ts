@@ -6,7 +6,7 @@
  */
 
 import type { PresenceMember } from '../../../js/src/generated/wire.js';
-import type { Publish, Subscribe } from '../../../js/src/session/requests.js';
+import type { Publish, Subscribe } from '../../../js/src/session/ports.js';
 import type { Deliver, Gap } from '../traces/events.js';
 import { canonical } from '../traces/mapping.js';
 import { OWN } from './profile.js';

@@ -65,7 +65,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
     to: 'replay.whole = true;',
   },
   'a subscription stays live after a lost connection': {
-    file: 'session/subscription_state.ts',
+    file: 'session/routes.ts',
     from: "this.phase = 'pending';",
     to: '',
   },
@@ -155,7 +155,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
     to: 'if (false) {',
   },
   'a batch is repeated as a whole': {
-    file: 'session/publish_state.ts',
+    file: 'session/publishes.ts',
     from: 'if (!this._results[slot]) open',
     to: 'open',
   },
@@ -174,17 +174,17 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
 
   // ---------------------------------------------------------------- presence
   'a member that left during an outage stays': {
-    file: 'session/members.ts',
+    file: 'session/presence.ts',
     from: 'room.proven || (room._complete && watched.has(room._topic))',
     to: 'room._complete',
   },
   'a member that leaves stays': {
-    file: 'session/members.ts',
+    file: 'session/presence.ts',
     from: 'room._members.delete(member.client_id);',
     to: '',
   },
   'a snapshot does not report who left': {
-    file: 'session/members.ts',
+    file: 'session/presence.ts',
     from: 'if (!fresh.has(clientId) && !mayReturn) out',
     to: 'if (false) out',
   },
@@ -248,18 +248,18 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
     to: '',
   },
   'two callbacks at a time': {
-    file: 'session/credentials.ts',
+    file: 'session/attempts.ts',
     from: 'if (this._call || (expiring && !options.renewable)) return;',
     to: 'if (expiring && !options.renewable) return;',
   },
   'the answer of another call is accepted': {
-    file: 'session/credentials.ts',
+    file: 'session/attempts.ts',
     from: 'if (call !== this._call) return false;',
     to: '',
     silent: true,
   },
   'the token is not renewed before it ends': {
-    file: 'session/credentials.ts',
+    file: 'session/attempts.ts',
     from: "timers.limit('refresh', options.renewable ? early : undefined);",
     to: '',
     silent: true,

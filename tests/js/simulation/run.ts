@@ -2,7 +2,7 @@
 
 import { createHash } from 'node:crypto';
 
-import type { Publish, Subscribe } from '../../../js/src/session/requests.js';
+import type { Publish, Subscribe } from '../../../js/src/session/ports.js';
 import type { SendPolicy } from '../../../js/src/settings/options.js';
 import {
   checkEnd,

@@ -14,12 +14,12 @@ const replaced = (file: string, from: string, to = ''): Fault => ({ file, from, 
 export const FAULTS: Readonly<Record<string, Fault>> = {
   // ---------------------------------------------------------------- members
   'members that a snapshot does not name stay': replaced(
-    'members.ts',
+    'presence.ts',
     'if (room.doubted) {',
     'if (false) {',
   ),
   'a snapshot settles members that the server has forgotten': replaced(
-    'members.ts',
+    'presence.ts',
     'room.doubted &&= known;',
   ),
   'members that no snapshot confirms stay': replaced(
@@ -73,64 +73,68 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
   ),
 
   // ---------------------------------------------------------------- credentials
-  'each notice causes a call': replaced('credentials.ts', 'if (wait) {', 'if (false) {'),
+  'each notice causes a call': replaced('attempts.ts', 'if (wait) {', 'if (false) {'),
   'a fixed token is requested again': replaced(
-    'credentials.ts',
+    'attempts.ts',
     'if (this._call || (expiring && !options.renewable)) return;',
     'if (this._call) return;',
   ),
   'the callback does not receive the reason `rejected`': replaced(
-    'credentials.ts',
+    'attempts.ts',
     "this._rejected ? 'rejected' : ",
     '',
   ),
-  'a call that timed out is no failure': replaced('credentials.ts', 'this._failed += 1;'),
-  'failures are never forgotten': replaced('credentials.ts', 'this._failed = 0;\n    this', 'this'),
-  'a token never ends': replaced('credentials.ts', "timers.limit('expiry', left);"),
+  'a call that timed out is no failure': replaced(
+    'attempts.ts',
+    'this._failed += 1;\n    this._context',
+    'this._context',
+  ),
+  'failures are never forgotten': replaced('attempts.ts', 'this._failed = 0;\n    this', 'this'),
+  'a token never ends': replaced('attempts.ts', "timers.limit('expiry', left);"),
   'a token of the callback never ends': replaced(
-    'credentials.ts',
+    'attempts.ts',
     "this._context.timers.limit('expiry', life);",
   ),
   'a token is renewed a fifth before its end at most': replaced(
-    'credentials.ts',
+    'attempts.ts',
     'life - options.refreshMargin',
     '0',
   ),
   'a short token is renewed too early': replaced(
-    'credentials.ts',
+    'attempts.ts',
     'Math.floor((life * 4) / 5)',
     '1',
   ),
-  'a forgotten token keeps its life': replaced('credentials.ts', 'this._life = undefined;'),
+  'a forgotten token keeps its life': replaced('attempts.ts', 'this._life = undefined;'),
 
   // ---------------------------------------------------------------- choice of transport
   'one failure brings the stream': replaced(
-    'transport_choice.ts',
+    'attempts.ts',
     'this._failures < (this._hasOpened ? shortLife : fallbackFailures)',
     'false',
   ),
   'a WebSocket that worked needs no more proof': replaced(
-    'transport_choice.ts',
+    'attempts.ts',
     'this._hasOpened ? shortLife : fallbackFailures',
     'fallbackFailures',
   ),
-  'the stream comes without an answer': replaced('transport_choice.ts', '!httpWorks || ', ''),
-  'an address that is down counts': replaced('transport_choice.ts', 'if (!ok) this._failures = 0;'),
+  'the stream comes without an answer': replaced('attempts.ts', '!httpWorks || ', ''),
+  'an address that is down counts': replaced('attempts.ts', 'if (!ok) this._failures = 0;'),
   'a program that wants the stream loses it': replaced(
-    'transport_choice.ts',
+    'attempts.ts',
     "if (options.transport === 'auto') this._name",
     'this._name',
   ),
   'the next WebSocket is proven again': replaced(
-    'transport_choice.ts',
+    'attempts.ts',
     'this._failures = this._context.options.fallbackFailures;',
   ),
-  'probes do not become rare': replaced('transport_choice.ts', '* 2 ** this._probes', ''),
-  'an old failure counts': replaced('transport_choice.ts', 'this._failures = this._probes = 0;'),
+  'probes do not become rare': replaced('attempts.ts', '* 2 ** this._probes', ''),
+  'an old failure counts': replaced('attempts.ts', 'this._failures = this._probes = 0;'),
 
   // ---------------------------------------------------------------- timers, causes, the server
-  'a timer may be too long': replaced('timers.ts', ' && after <= MAX_TIMER', ''),
-  'a stopped timer fires': replaced('timers.ts', 'if (this._running.delete(name)) this', 'this'),
+  'a timer may be too long': replaced('ports.ts', ' && after <= MAX_TIMER', ''),
+  'a stopped timer fires': replaced('ports.ts', 'if (this._running.delete(name)) this', 'this'),
   'every end is attributed to a proxy': replaced(
     'events.ts',
     'retry_after_ms === undefined && UNEXPLAINED.includes(code)',
@@ -142,9 +146,9 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
     'false',
   ),
   'a close code has no name': replaced('events.ts', 'close === given', 'false'),
-  'the expiry of a token is read with the wrong clock': replaced('peer.ts', 'end - now', 'end'),
+  'the expiry of a token is read with the wrong clock': replaced('operations.ts', 'end - now', 'end'),
   'the publish budget leaves no reserve': replaced(
-    'peer.ts',
+    'operations.ts',
     'burst: rate - ',
     'burst: rate - 0 * ',
   ),

@@ -7,7 +7,7 @@
 import type { Gap } from '../../gap.js';
 import type { Envelope } from '../../generated/wire.js';
 import type { Cursor, Replay, Request, Step, Verdict } from '../../session/cursor.js';
-import type { Subscribe } from '../../session/requests.js';
+import type { Subscribe } from '../../session/ports.js';
 import type { SessionOptions } from '../../settings/session.js';
 
 /** The remembered part of a message. */

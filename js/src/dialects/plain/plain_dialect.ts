@@ -18,10 +18,10 @@ import type {
   SubscribedFrame,
 } from '../../generated/wire.js';
 import { RATE_LIMITED } from '../../session/events.js';
-import type { Peer } from '../../session/peer.js';
-import type { PublishState } from '../../session/publish_state.js';
+import type { Peer } from '../../session/ports.js';
+import type { PublishState } from '../../session/publishes.js';
+import type { SubscriptionState } from '../../session/routes.js';
 import type { OperatedSession } from '../../session/session.js';
-import type { SubscriptionState } from '../../session/subscription_state.js';
 import { IdCursor } from './id_cursor.js';
 
 /** Maximum remembered requests; a peer that does not echo `ref` may never answer some. */
