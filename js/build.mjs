@@ -43,6 +43,8 @@ function run(command, parameters, options = {}) {
 
 const TARGET = 'es2022';
 
+const compilerOptions = readFileSync(join(here, 'tsconfig.json'), 'utf8');
+
 /** Defines the constant of src/build.ts, so that the bundler does not even parse excluded code. */
 const BUILD = /^import \{ DEVELOPMENT \} from '[^']*';$/m;
 
@@ -68,11 +70,11 @@ function staysWhole(alone, isProduction) {
   return {
     name: 'what is loaded at once stays whole',
     setup({ onResolve, onLoad }) {
-      onLoad({ filter: /\.tsx?$/, namespace: 'file' }, ({ path }) => {
+      onLoad({ filter: /\.ts$/, namespace: 'file' }, async ({ path }) => {
         const text = readFileSync(path, 'utf8').replace(BUILD, '');
-        const source = withValues(isProduction ? withoutWords(text) : text);
+        const source = isProduction ? withoutWords(text) : text;
         const contents = alone.has(path) ? `${source}\nimport 'all at once';\n` : source;
-        return { contents, loader: path.endsWith('x') ? 'tsx' : 'ts' };
+        return { contents: await withValues(contents, path, compilerOptions), loader: 'js' };
       });
       const whole = { path: 'all at once', namespace: 'whole', sideEffects: true };
       onResolve({ filter: /^all at once$/ }, () => whole);

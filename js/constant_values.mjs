@@ -1,42 +1,33 @@
 // Writes the values of constants instead of their names. The bundler does this only with numbers, in
 // modules without imports.
 
+import { transform } from 'esbuild';
+
 /** A constant of one module that is a number or a text. */
-const CONSTANT = /^const ([A-Z][A-Z_]*) = ([\d_]+|'[^'\\\n]*');$/gm;
-
-/** An expression in a template, which may contain a template without expressions, or an object. */
-const HOLE = '\\$\\{(?:[^`{}]|`[^`]*`|\\{[^{}]*\\})*\\}';
-
-/** Text of the source that is not code; a slash divides after a value. */
-const NOT_CODE = [
-  String.raw`//[^\n]*`,
-  String.raw`/\*[\s\S]*?\*/`,
-  String.raw`(?<=(?:[(,=:[!&|?]|=>|\breturn)\s*)/(?:\\.|\[(?:\\.|[^\]\\\n])*\]|[^/\\\n[])+/`,
-  String.raw`'(?:\\.|[^'\\\n])*'`,
-  String.raw`"(?:\\.|[^"\\\n])*"`,
-  `\`(?:\\\\.|${HOLE}|[^\`\\\\])*\``,
-];
+const CONSTANT = /^const ([A-Z][A-Z_]*) = (?:([\d_]+)|'([^'\\\n]*)');$/gm;
 
 /**
- * Return TypeScript with values instead of names, but not in comments, texts and patterns. Line
- * numbers don't change, for source maps.
+ * Return the JavaScript of a TypeScript module without its constants, with a source map.
  *
  * @param {string} source
- * @returns {string}
+ * @param {string} path For the source map.
+ * @param {string} tsconfigRaw The options of the compiler, as JSON.
+ * @returns {Promise<string>}
  */
-export function withValues(source) {
-  const values = new Map(
-    [...source.matchAll(CONSTANT)].map(([, name, value]) => [name, `(${value})`]),
-  );
-  const names = [...values.keys()].map((name) => `(?<!const |\\.)\\b${name}\\b`);
-  const found = new RegExp([...NOT_CODE, ...names].join('|'), 'g');
-  const holes = new RegExp(`\\\\.|${HOLE}`, 'gs');
-  const replaced = (text) =>
-    text.replace(found, (one) => {
-      if (!one.startsWith('`')) return values.get(one) ?? one;
-      return one.replace(holes, (hole) =>
-        hole.startsWith('$') ? `\${${replaced(hole.slice(2, -1))}}` : hole,
-      );
-    });
-  return replaced(source);
+export async function withValues(source, path, tsconfigRaw) {
+  const define = {};
+  const rest = source.replace(CONSTANT, (_, name, number, text) => {
+    define[name] = JSON.stringify(text ?? Number(number.replaceAll('_', '')));
+    return '';
+  });
+  const { code } = await transform(rest, {
+    define,
+    loader: 'ts',
+    sourcefile: path,
+    sourcemap: 'inline',
+    sourcesContent: false,
+    target: 'es2022',
+    tsconfigRaw,
+  });
+  return code;
 }
