@@ -13,6 +13,7 @@ import pytest
 
 from pubsub_server.errors import ServiceError
 from pubsub_server.hub import large_subscriptions, shared_attendance, stream_pace
+from pubsub_server.hub.attendance import snapshot_bytes
 from pubsub_server.shared import turns
 from pubsub_server.shared.connection import PAUSED
 from pubsub_server.shared.roster import MemberChange
@@ -147,6 +148,73 @@ async def test_changes_are_compared_with_the_clock_of_the_server_that_has_their_
         await ann.send({"type": "unsubscribe", "topics": [TOPIC, OTHER], "ref": "1"})
         for _ in range(2):
             assert (await change(bob, "leave"))["user_id"] == "ann"
+
+
+async def test_the_list_of_a_topic_is_read_and_encoded_once_for_all_who_wait_for_it(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ["bob", "ann", "cid", "dan"]
+    async with meeting(store, names) as ((node, _), (bob, *others)):
+        reading, reads, encoded = Reading(node), 0, 0
+        read, encode = reading.attendance._roster.read, snapshot_bytes
+
+        async def count_read(topics: Sequence[str]) -> Present:
+            nonlocal reads
+            reads += 1
+            found: Present = await read(topics)
+            return found
+
+        def count_encoded(*given: Any) -> bytes:
+            nonlocal encoded
+            encoded += 1
+            return encode(*given)
+
+        monkeypatch.setattr(reading.attendance._roster, "read", count_read)
+        monkeypatch.setattr(shared_attendance, "snapshot_bytes", count_encoded)
+        reading.after.clear()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(bob.subscribe(TOPIC))
+            await reading.begun.wait()
+            for other in others:
+                group.create_task(other.subscribe(TOPIC))
+            waiting = reading.attendance._reads._waiting
+            await until(lambda: len(waiting[TOPIC]), len(others))
+            reading.open()
+        assert users(await snapshot(bob)) == ["bob"]
+        for other in others:
+            # Each is in its own list, because the read began after the last join.
+            assert sorted(users(await snapshot(other))) == sorted(names)
+        assert (reads, encoded) == (2, 2)
+        assert not waiting
+
+
+async def test_those_who_wait_for_the_next_list_fail_with_a_store_that_does_not_answer(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_attendance, "AGAIN_AFTER", 0.01)
+    async with one(store) as (_, reading, bob, ann):
+        reading.before.clear()
+        read = reading.attendance._roster.read
+
+        async def fail(topics: Sequence[str]) -> Present:
+            await read(topics)
+            raise ServiceError("unavailable", "away")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(reading.attendance._roster, "read", fail)
+            async with asyncio.TaskGroup() as group:
+                group.create_task(bob.subscribe(TOPIC))
+                await reading.begun.wait()
+                group.create_task(ann.subscribe(TOPIC))
+                waiting = reading.attendance._reads._waiting
+                await until(lambda: len(waiting[TOPIC]), 1)
+                reading.open()
+            # Of this node, for want of others.
+            for client in (bob, ann):
+                assert users(await snapshot(client)) == ["bob", "ann"]
+        assert not waiting
+        for client in (bob, ann):
+            assert users(await snapshot(client)) == ["bob", "ann"]
 
 
 async def test_a_change_after_the_snapshot_was_read_is_sent_after_it(

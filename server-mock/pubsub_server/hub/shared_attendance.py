@@ -26,6 +26,7 @@ from pubsub_server.hub.attendance import (
     snapshot_bytes,
 )
 from pubsub_server.hub.routing import watches
+from pubsub_server.hub.topic_reads import TopicRead, TopicReads
 from pubsub_server.interfaces import Member
 from pubsub_server.shared.encoder import Attends, Encoder
 from pubsub_server.shared.exact_copy import exact_copy
@@ -88,6 +89,7 @@ class SharedAttendance(Attendance):
         self._roster = roster
         self._end = end
         self._spawn = spawn
+        self._reads = TopicReads(lambda topics: roster.read(topics), spawn)
         self._arriving: dict[Connection, _Arrival] = {}
         # The newest join in progress, by client id and topic.
         self._joining: dict[tuple[str, str], asyncio.Future[None]] = {}
@@ -316,16 +318,20 @@ class SharedAttendance(Attendance):
                 more = max(0, SNAPSHOTS_MAX - len(names))
                 names = list(dict.fromkeys((*names, *found[:more])))
                 patterns = []
-            present = await self._roster.read(names)
+            if len(names) == 1:
+                read = await self._reads.read(names[0])
+            else:
+                read = TopicRead(await self._roster.read(names))
         except ServiceError:
             self._search_later(patterns)
             return chain(self._local(connection, names), self._held(connection, {}))
+        present = read.present
         for topic, row in present.members.items():
             if row:
                 self._remember(topic)
         local = self._local(connection, [name for name in names if name not in present.members])
         # The permissions may change before the frames are sent.
-        frames = self._frames(connection, present)
+        frames = self._frames(connection, read)
         return chain(local, frames, self._held(connection, present.at))
 
     def _local(self, connection: Connection, topics: Sequence[str]) -> list[bytes]:
@@ -334,10 +340,15 @@ class SharedAttendance(Attendance):
             self._refresh(topic, everyone=True)
         return [self._snapshot(connection.encoder, topic) for topic in topics]
 
-    def _frames(self, connection: Connection, present: Present) -> Iterator[bytes]:
-        for topic, row in present.members.items():
+    def _frames(self, connection: Connection, found: TopicRead) -> Iterator[bytes]:
+        for topic, row in found.present.members.items():
             if self._core.may_read(connection, topic):
-                yield snapshot_bytes(connection.encoder, topic, self._members(row))
+                key = topic, connection.encoder
+                data = found.snapshots.get(key)
+                if data is None:
+                    data = snapshot_bytes(connection.encoder, topic, self._members(row))
+                    found.snapshots[key] = data
+                yield data
 
     def greeted(self, connection: Connection) -> None:
         """See `attendance.Attendance`."""

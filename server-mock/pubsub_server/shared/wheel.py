@@ -122,7 +122,11 @@ class Wheel:
 
 
 class _Call:
-    __slots__ = ("due",)
+    __slots__ = ("_due",)
 
     def __init__(self, due: Callable[[float], float | None]) -> None:
-        self.due = due
+        self._due = due
+
+    def due(self, now: float) -> float | None:
+        """See `Waiting`."""
+        return self._due(now)
