@@ -70,11 +70,13 @@ class Command:
         name: The word after `hanzo-pubsub`.
         help: One line.
         run: Takes the arguments after the name and returns the exit code.
+        build_parser: The arguments, for the completion of a shell.
     """
 
     name: str
     help: str
     run: Callable[[Sequence[str]], int]
+    build_parser: Callable[[], Parser]
 
     def __call__(self, argv: Sequence[str]) -> int:
         """Runs the command and returns the exit code: 0, 1 for a failure, 2 for wrong usage."""
@@ -84,7 +86,7 @@ class Command:
             return end.code if isinstance(end.code, int) else FAILED
 
 
-def _serve(argv: Sequence[str]) -> int:
+def _serve_parser() -> Parser:
     parser = Parser(
         prog="hanzo-pubsub serve",
         usage="hanzo-pubsub serve [--dev] [--config FILE] [--check-config]"
@@ -104,6 +106,11 @@ def _serve(argv: Sequence[str]) -> int:
     # A supervisor passes its folder and the worker's number.
     parser.add_argument("--worker", nargs=2, help=argparse.SUPPRESS)
     config_sources.add_flags(parser)
+    return parser
+
+
+def _serve(argv: Sequence[str]) -> int:
+    parser = _serve_parser()
     parsed, unknown = parser.parse_known_args(argv)
     if unknown:
         parser.error(config_sources.unknown_flag(unknown[0]))
@@ -202,7 +209,7 @@ def _unknown_argument(text: str, parser: Parser) -> str:
     return f"{text}: there is no such flag{f'; did you mean {closest[0]}?' if closest else ''}"
 
 
-def _token(argv: Sequence[str]) -> int:
+def _token_parser() -> Parser:
     parser = Parser(
         prog="hanzo-pubsub token",
         usage="hanzo-pubsub token --user ID [--kind KIND] [--org ID] [--ttl TIME]"
@@ -266,6 +273,11 @@ def _token(argv: Sequence[str]) -> int:
     parser.add_argument(
         "--api-key", action="store_true", help="create an API key instead of a token"
     )
+    return parser
+
+
+def _token(argv: Sequence[str]) -> int:
+    parser = _token_parser()
     options, unknown = parser.parse_known_args(argv)
     if unknown:
         parser.error(_unknown_argument(unknown[0], parser))
@@ -323,6 +335,19 @@ def _generate(argv: Sequence[str]) -> int:
     return run(argv)
 
 
-serve = Command("serve", "run the server", _serve)
-generate = Command("generate", "generate types, documents and access rules", _generate)
-token = Command("token", "print a token for a development server, or create an API key", _token)
+def _generate_parser() -> Parser:
+    from pubsub_server.contract.generate import build_parser
+
+    return build_parser()
+
+
+serve = Command("serve", "run the server", _serve, _serve_parser)
+generate = Command(
+    "generate", "generate types, documents and access rules", _generate, _generate_parser
+)
+token = Command(
+    "token",
+    "print a token for a development server, or create an API key",
+    _token,
+    _token_parser,
+)

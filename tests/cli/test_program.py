@@ -60,7 +60,7 @@ def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixtu
     assert main([command, "--help"]) == Exit.OK
     reported = capsys.readouterr().out
     assert "exit codes:" in reported
-    assert "HANZO_PUBSUB_URL" in reported
+    assert ("HANZO_PUBSUB_URL" in reported) is (command != "completion")
 
 
 @pytest.mark.parametrize(
@@ -213,7 +213,7 @@ def test_a_distribution_adds_a_command_by_its_entry_point(
     monkeypatch.setattr(metadata, "entry_points", _one_entry_point)
     assert main(["extra", "--flag"]) == 42
     main(["--help"])
-    assert "extra      does more" in capsys.readouterr().out
+    assert "extra       does more" in capsys.readouterr().out
 
 
 def _no_entry_points(*, group: str) -> tuple[EntryPoint, ...]:

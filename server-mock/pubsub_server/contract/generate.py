@@ -25,8 +25,8 @@ _WRITERS: Mapping[str, tuple[str, Callable[[Contract], str]]] = {
 }
 
 
-def run(argv: Sequence[str]) -> int:
-    """Write the files that the flags name; exit code 2 if the contract or a flag is wrong."""
+def build_parser() -> Parser:
+    """The arguments of `hanzo-pubsub generate`."""
     parser = Parser(
         prog="hanzo-pubsub generate",
         description="Generate code and documents from a topic contract. Without an option, only "
@@ -41,7 +41,12 @@ def run(argv: Sequence[str]) -> int:
         action="store_true",
         help="write nothing; exit with 1 if a FILE differs from what would be written",
     )
-    options = parser.parse_args(argv)
+    return parser
+
+
+def run(argv: Sequence[str]) -> int:
+    """Write the files that the flags name; exit code 2 if the contract or a flag is wrong."""
+    options = build_parser().parse_args(argv)
     try:
         contract = setup.load(options.contract)
         wanted: list[tuple[Path, str]] = [

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 def main(argv: Sequence[str]) -> int:
     """Run the command."""
-    args = _parser().parse_args(argv)
+    args = build_parser().parse_args(argv)
     if args.before == "":
         usage_error(
             "--before is empty.", remedy="Write the id of a message, or leave out --before."
@@ -37,7 +37,8 @@ def main(argv: Sequence[str]) -> int:
     return run(output, args, lambda: _print(args, output))
 
 
-def _parser() -> Parser:
+def build_parser() -> Parser:
+    """The arguments of `hanzo-pubsub history`."""
     parser = Parser("history", "Print retained messages of one topic, oldest first.")
     parser.add_argument("topic", metavar="TOPIC", help="a topic without wildcards")
     parser.add_argument(

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 GROUP: Final = "hanzo_pubsub.commands"
 COMMANDS: Final[dict[str, str]] = {
-    "publish": "publish one message, or one JSON value per line from standard input",
+    "publish": "publish one message, or a JSON value per line from standard input",
     "subscribe": "print messages as they arrive",
     "stream": "print a token stream, or publish standard input as one",
     "request": "publish a request and print the reply",
@@ -29,6 +29,7 @@ COMMANDS: Final[dict[str, str]] = {
     "presence": "print the members of a topic",
     "topics": "list active topics (needs the token of an administrator)",
     "doctor": "find out why a connection does not work",
+    "completion": "print a script that completes commands and options in your shell",
 }
 SERVER_COMMANDS: Final[dict[str, str]] = {
     "serve": "run the server",
@@ -76,14 +77,14 @@ def _find(name: str) -> Callable[[Sequence[str]], int]:
     if name in COMMANDS:
         found: Callable[[Sequence[str]], int] = import_module(f"hanzoai.pubsub.cli.{name}").main
         return found
-    plugins = _plugins()
-    if name not in plugins:
-        _refuse(name, plugins)
-    plugin: Callable[[Sequence[str]], int] = plugins[name].load()
+    added = plugins()
+    if name not in added:
+        _refuse(name, added)
+    plugin: Callable[[Sequence[str]], int] = added[name].load()
     return plugin
 
 
-def _refuse(name: str, plugins: Iterable[str]) -> NoReturn:
+def _refuse(name: str, added: Iterable[str]) -> NoReturn:
     from hanzoai.pubsub.cli.arguments import usage_error
     from hanzoai.pubsub.near_names import did_you_mean
 
@@ -97,14 +98,15 @@ def _refuse(name: str, plugins: Iterable[str]) -> NoReturn:
             f"The first argument is a command, not {name}.",
             remedy="Options follow the command: hanzo-pubsub subscribe TOPIC --url URL",
         )
-    known = (*COMMANDS, *SERVER_COMMANDS, *plugins)
+    known = (*COMMANDS, *SERVER_COMMANDS, *added)
     usage_error(
         f"There is no command {name!r}.",
         remedy=f"{did_you_mean(name, known)}See `hanzo-pubsub --help`.",
     )
 
 
-def _plugins() -> dict[str, EntryPoint]:
+def plugins() -> dict[str, EntryPoint]:
+    """The commands that other distributions add, by name."""
     from importlib.metadata import entry_points
 
     return {entry.name: entry for entry in entry_points(group=GROUP)}
@@ -112,11 +114,11 @@ def _plugins() -> dict[str, EntryPoint]:
 
 def _help() -> str:
     commands = dict(COMMANDS)
-    plugins = _plugins()
+    added = plugins()
     for name, text in SERVER_COMMANDS.items():
-        missing = "" if name in plugins else " (pip install 'hanzoai.pubsub[server]')"
+        missing = "" if name in added else " (pip install 'hanzoai.pubsub[server]')"
         commands[name] = text + missing
-    for name, entry in plugins.items():
+    for name, entry in added.items():
         if name not in commands:
             commands[name] = str(getattr(entry.load(), "help", ""))
     width = max(map(len, commands))

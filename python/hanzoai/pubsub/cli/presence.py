@@ -23,12 +23,13 @@ if TYPE_CHECKING:
 
 def main(argv: Sequence[str]) -> int:
     """Run the command."""
-    args = _parser().parse_args(argv)
+    args = build_parser().parse_args(argv)
     output = Output(as_json=args.json)
     return run(output, args, lambda: _print(args, output))
 
 
-def _parser() -> Parser:
+def build_parser() -> Parser:
+    """The arguments of `hanzo-pubsub presence`."""
     parser = Parser(
         "presence",
         "Print the members of a topic, one JSON object per line. With --watch, also print changes:"

@@ -42,7 +42,7 @@ _HOPELESS: Final = frozenset({Exit.AUTH, Exit.FORBIDDEN, Exit.CONNECTION})
 
 def main(argv: Sequence[str]) -> int:
     """Run the command."""
-    args = _parser().parse_args(argv)
+    args = build_parser().parse_args(argv)
     output = Output(as_json=args.json)
     if args.bare is not None:
         usage_error("Data must follow --data.", remedy=_DATA)
@@ -64,7 +64,8 @@ def main(argv: Sequence[str]) -> int:
     return run(output, args, lambda: _publish_one(args, output, message))
 
 
-def _parser() -> Parser:
+def build_parser() -> Parser:
+    """The arguments of `hanzo-pubsub publish`."""
     parser = Parser(
         "publish",
         "Publish to a topic. The command exits when the server has the message. With --data -,"

@@ -39,7 +39,7 @@ IN_FLIGHT: Final = 10
 
 def main(argv: Sequence[str]) -> int:
     """Run the command."""
-    args = _parser().parse_args(argv)
+    args = build_parser().parse_args(argv)
     output = Output(as_json=args.json)
     if args.data is None and not is_terminal(sys.stdin):
         args.data = "-"
@@ -53,7 +53,8 @@ def main(argv: Sequence[str]) -> int:
     return run(output, args, lambda: _Asker(args, output).ask_once(data))
 
 
-def _parser() -> Parser:
+def build_parser() -> Parser:
+    """The arguments of `hanzo-pubsub request`."""
     parser = Parser(
         "request",
         "Publish a request to a topic, wait for the reply, and print it. With - as DATA, read one"

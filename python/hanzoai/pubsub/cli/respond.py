@@ -36,13 +36,14 @@ if TYPE_CHECKING:
 
 def main(argv: Sequence[str]) -> int:
     """Run the command."""
-    args = _parser().parse_args(argv)
+    args = build_parser().parse_args(argv)
     output = Output(as_json=args.json)
     answer = _fixed(args.reply) if args.exec is None else _command(args.exec)
     return run(output, args, lambda: _Answerer(args, output, answer).serve())
 
 
-def _parser() -> Parser:
+def build_parser() -> Parser:
+    """The arguments of `hanzo-pubsub respond`."""
     parser = Parser(
         "respond",
         "Answer each request of a topic with the same data, or with the output of a command. The"

@@ -40,14 +40,15 @@ _CONTROL: Final = re.compile(
 
 def main(argv: Sequence[str]) -> int:
     """Run the command."""
-    args = _parser().parse_args(argv)
+    args = build_parser().parse_args(argv)
     if args.id == "":
         usage_error("--id is empty.", remedy="Write the id of a stream, or leave out --id.")
     output = Output(as_json=args.json)
     return run(output, args, lambda: _stream(args, output))
 
 
-def _parser() -> Parser:
+def build_parser() -> Parser:
+    """The arguments of `hanzo-pubsub stream`."""
     parser = Parser(
         "stream",
         "Print a token stream while it grows: the text on a terminal and with --raw, otherwise one"

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 def main(argv: Sequence[str]) -> int:
     """Run the command."""
-    args = _parser().parse_args(argv)
+    args = build_parser().parse_args(argv)
     if args.via is not None:
         from hanzoai.pubsub.cli import events
 
@@ -68,7 +68,8 @@ def main(argv: Sequence[str]) -> int:
     return run(output, args, lambda: _Reader(args, output).read())
 
 
-def _parser() -> Parser:
+def build_parser() -> Parser:
+    """The arguments of `hanzo-pubsub subscribe`."""
     parser = Parser(
         "subscribe",
         "Print messages as they arrive: one JSON object per line, or with --count one JSON array at"

@@ -16,12 +16,13 @@ if TYPE_CHECKING:
 
 def main(argv: Sequence[str]) -> int:
     """Run the command."""
-    args = _parser().parse_args(argv)
+    args = build_parser().parse_args(argv)
     output = Output(as_json=args.json)
     return run(output, args, lambda: _print(args, output))
 
 
-def _parser() -> Parser:
+def build_parser() -> Parser:
+    """The arguments of `hanzo-pubsub topics`."""
     parser = Parser("topics", "List active topics. This requires the token of an administrator.")
     parser.add_argument("--prefix", help="only names that start with this text")
     parser.add_argument(

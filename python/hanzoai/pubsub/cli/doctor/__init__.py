@@ -31,12 +31,13 @@ _MARKS = {
 
 def main(argv: Sequence[str]) -> int:
     """Run the command."""
-    args = _parser().parse_args(argv)
+    args = build_parser().parse_args(argv)
     output = Output(as_json=args.json)
     return run(output, args, lambda: _examine(args, output))
 
 
-def _parser() -> Parser:
+def build_parser() -> Parser:
+    """The arguments of `hanzo-pubsub doctor`."""
     parser = Parser(
         "doctor",
         "Check every layer in order: DNS, TCP, TLS, HTTP, WebSocket, authentication, server-sent"
