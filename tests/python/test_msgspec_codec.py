@@ -67,7 +67,8 @@ def read_messages(*frames: bytes, chosen: Codec | None = None) -> list[Message]:
     chosen = chosen or fast_codec()
     messages: list[Message] = []
     with suppress(*chosen.invalid):
-        messages.extend(chosen.read_messages(frames))
+        is_short = max(map(len, frames), default=0) <= chosen.short
+        messages.extend((chosen.read_messages if is_short else chosen.read_long)(frames))
     return messages
 
 

@@ -740,6 +740,34 @@ async def test_each_part_of_a_large_frame_counts_as_received() -> None:
         assert seen == 200.0
 
 
+async def test_frames_of_one_write_are_read_and_measured_each_by_itself() -> None:
+    def canonical(number: int, data: Any) -> bytes:
+        frame = {"type": "message", "message": envelope(number, data)}
+        return json.dumps(frame, separators=(",", ":")).encode()
+
+    deep = json.loads("[" * 300 + "]" * 300)
+    pong = json.dumps({"type": "pong", "x": "x" * 2_000}).encode()
+    frames = [
+        canonical(1, ""),
+        canonical(2, "x" * 1_000),
+        canonical(3, deep),
+        pong,
+        canonical(4, ""),
+    ]
+
+    async def send(connection: ServerConnection) -> None:
+        connection.transport.write(b"".join(map(wire, frames)))
+        await connection.wait_closed()
+
+    async with opened(send) as transport:
+        kinds: list[type] = []
+        while len(kinds) < len(frames):
+            for frame in await receive(transport):
+                kinds += map(type, frame) if isinstance(frame, list) else [type(frame)]
+        assert kinds == [Message, Message, Malformed, PongFrame, Message]
+        assert transport.largest == len(frames[1])
+
+
 async def test_a_reader_that_does_not_read_stops_the_network_and_gets_all_of_it_later() -> None:
     sent = 0
     data = wire(message(1, "x" * 10_000))

@@ -118,14 +118,15 @@ class WebSocketTransport:
             return
         self._unread += size
         receiver, codec = self._receiver, self._codec
-        read_messages, invalid, burst = codec.read_messages, codec.invalid, codec.burst
+        invalid, burst = codec.invalid, codec.burst
         while connection.arrived and not self._paused:
             data = connection.arrived[:burst]
             del connection.arrived[:burst]
             sizes = [*map(len, data)]
             self._unread -= sum(sizes)
             frames: list[Incoming] = []
-            at, largest = 0, self.largest
+            at, largest, longest = 0, self.largest, max(sizes)
+            read_messages = codec.read_messages if longest <= codec.short else codec.read_long
             while at < len(data):
                 if data[at].startswith(MESSAGE):
                     found = read_messages(data[at:] if at else data)
@@ -136,7 +137,8 @@ class WebSocketTransport:
                     if messages:
                         frames.append(messages)
                         end = at + len(messages)
-                        largest = max(largest, max(sizes[at:end]))
+                        if longest > largest:
+                            largest = max(largest, *sizes[at:end])
                         at = end
                         if end == len(data):
                             break

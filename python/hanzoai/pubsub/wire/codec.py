@@ -79,7 +79,9 @@ class Codec:
 
     Attributes:
         read_messages: Reads messages, like nearly every frame, up to one that `decode` has to read;
-            there, it ends or raises an error.
+            there, it ends or raises an error. The frames have at most `short` bytes each.
+        read_long: The same, for frames of any size.
+        short: Maximum bytes of a short frame.
         invalid: These errors.
         encode: Writes a frame; see `encode`.
         burst: Frames to read together, at most `transports.BURST`. Measured: fewer cost wake-ups;
@@ -87,6 +89,8 @@ class Codec:
     """
 
     read_messages: Callable[[Sequence[bytes]], Iterable[Message]]
+    read_long: Callable[[Sequence[bytes]], Iterable[Message]]
+    short: int
     invalid: tuple[type[Exception], ...]
     encode: Callable[[ClientFrame], bytes]
     burst: int
@@ -95,7 +99,8 @@ class Codec:
 @cache
 def plain_codec() -> Codec:
     """The codec of every installation."""
-    return Codec(partial(map, envelope_validator()), (ValidationError,), encode, burst=64)
+    read = partial(map, envelope_validator())
+    return Codec(read, read, 0, (ValidationError,), encode, burst=64)
 
 
 # Call the validators directly: the adapter's method costs a tenth of the time of a small frame.
