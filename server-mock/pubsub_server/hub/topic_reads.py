@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from pubsub_server.errors import ServiceError
-
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Sequence
 
@@ -53,7 +51,7 @@ class TopicReads:
         """Read the members of a topic.
 
         Raises:
-            ServiceError: `unavailable`: the store is unavailable.
+            ServiceError: `unavailable`, if the store is.
         """
         done: asyncio.Future[TopicRead] = asyncio.get_running_loop().create_future()
         if topic in self._waiting:
@@ -65,12 +63,13 @@ class TopicReads:
 
     async def _run(self, topic: str) -> None:
         waiting = self._waiting
+        some: list[asyncio.Future[TopicRead]] = []
         try:
             while some := waiting[topic]:
                 waiting[topic] = []
                 try:
                     found = TopicRead(await self._read([topic]))
-                except ServiceError as error:
+                except Exception as error:
                     # The others have waited as long as a read may take.
                     some += waiting[topic]
                     waiting[topic] = []
@@ -82,5 +81,5 @@ class TopicReads:
                         if not each.done():
                             each.set_result(found)
         finally:
-            for each in waiting.pop(topic):
+            for each in (*some, *waiting.pop(topic)):
                 each.cancel()
