@@ -104,7 +104,7 @@ export function checkChoice(
 ): void {
   if (!DEVELOPMENT || choices.includes(value)) return;
   const listed = choices.map((choice) => `\`${choice}\``).join(', ');
-  throw invalid(name, 'is not a valid choice', `Use one of ${listed}.${otherwise}`);
+  throw invalid(name, 'has an unknown value', `Use one of ${listed}.${otherwise}`);
 }
 
 /** Check an object of settings without unknown names. */

@@ -84,7 +84,7 @@ class PayloadModel(Generic[T]):
     ) -> None:
         if on_invalid not in _POLICIES:
             raise InvalidOption(
-                "`on_invalid` is not a valid choice.",
+                "`on_invalid` has an unknown value.",
                 remedy='Pass "raise", "skip" or "raw".',
                 field="on_invalid",
             )

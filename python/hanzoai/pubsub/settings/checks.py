@@ -80,7 +80,7 @@ def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
     if value not in choices:
         listed = ", ".join(f"`{choice}`" for choice in choices)
         hint = did_you_mean(str(value), choices)
-        raise invalid(name, "is not a valid choice", f"{hint}Use one of {listed}.")
+        raise invalid(name, "has an unknown value", f"{hint}Use one of {listed}.")
 
 
 def check_function(
