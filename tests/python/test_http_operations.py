@@ -256,6 +256,49 @@ async def test_a_peer_that_ignores_the_position_is_not_asked_forever(
     assert await read(api, after=4) == [9, 10]
 
 
+@pytest.mark.parametrize("left_out", [(), ("seq",), ("id",)])
+async def test_a_page_with_only_malformed_messages_does_not_end_the_history(
+    api: HttpApi, peer: Peer, left_out: tuple[str, ...]
+) -> None:
+    whole = log(1, 12)
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        query = dict(request.url.params)
+        if "before_seq" in query:
+            query["before"] = f"m{query['before_seq']}"
+        body = json.loads(whole(httpx.Request("GET", "http://a", params=query)).content)
+        for message in body["messages"]:
+            if 4 <= message["seq"] <= 9:
+                del message["topic"]
+                for name in left_out:
+                    del message[name]
+        return ok(body)
+
+    peer.answer = answer
+    assert await read(api) == [1, 2, 3, 10, 11, 12]
+    if "seq" not in left_out:
+        assert await read(api, after=0) == [1, 2, 3, 10, 11, 12]
+
+
+async def test_history_ends_where_no_message_of_a_page_shows_its_place(
+    api: HttpApi, peer: Peer
+) -> None:
+    # Without this end, the client would ask forever.
+    peer.answer = lambda _request: ok(
+        {"messages": [{"id": True, "seq": -1}, 5], "has_more": len(peer.requests) < 50}
+    )
+    assert await read(api) == []
+    assert await read(api, after=0) == []
+    assert len(peer.requests) == 2
+
+
+async def test_a_peer_that_ignores_where_to_begin_repeats_no_message(
+    api: HttpApi, peer: Peer
+) -> None:
+    peer.answer = lambda _request: ok({"messages": [envelope(9)], "has_more": True})
+    assert await read(api, after=9) == []
+
+
 async def test_servers_with_different_positions_that_answer_in_turn_are_reported(
     api: HttpApi, peer: Peer
 ) -> None:

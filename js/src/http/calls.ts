@@ -71,6 +71,14 @@ export function publishBatch(messages: readonly Publication[]): Call<PublishResu
   };
 }
 
+/** The place of a message in the log of its topic, as far as known. */
+export interface Place {
+  /** Its id, which other senders can use, too. */
+  readonly id?: string | undefined;
+  /** Its position. */
+  readonly seq?: number | undefined;
+}
+
 /** Selects messages of a topic. */
 export interface HistoryQuery {
   /** Only newer messages, Unix milliseconds. */
@@ -85,17 +93,26 @@ export interface HistoryQuery {
   readonly limit?: number | undefined;
 }
 
+/** A page of history, as far as it can be read. */
+export interface Page extends HistoryPage {
+  /** The places of its entries that have one, including malformed entries. */
+  readonly places: readonly Place[];
+}
+
 /** One page of the retained messages of a topic (H-072). */
-export function history(topic: string, query: HistoryQuery): Call<HistoryPage> {
+export function history(topic: string, query: HistoryQuery): Call<Page> {
   return {
     method: 'GET',
     path: pathOf(topic, 'history') + queryOf({ ...query }),
     read: (body) => {
       const answer = answerOf(body);
       if (!answer['messages']) throw new ProtocolError('It has no `messages`.');
-      const messages = listIn(answer, 'messages').map(readEnvelope);
+      const entries = listIn(answer, 'messages');
       return {
-        messages: messages.filter((entry) => typeof entry !== 'string'),
+        messages: entries.map(readEnvelope).filter((entry) => typeof entry !== 'string'),
+        places: entries
+          .map((entry): Place => Object(withoutNulls(entry)))
+          .filter(({ id, seq }) => isCount(seq) || wordOf(id)),
         has_more: answer['has_more'] === true,
       };
     },

@@ -1,17 +1,11 @@
 /** Operations over HTTP: history, presence, topics, publishes; and their tokens. */
 
 import { DEVELOPMENT } from '../build.js';
-import {
-  fromCode,
-  NotFound,
-  OperationTimeout,
-  PermissionDenied,
-  PubSubError,
-  Unsupported,
-} from '../errors.js';
-import type { HistoryPage, Occupancy, TopicInfo } from '../generated/http.js';
+import { fromCode, NotFound, OperationTimeout, PermissionDenied, PubSubError } from '../errors.js';
+import type { Occupancy, TopicInfo } from '../generated/http.js';
 import type { Envelope, PresenceMember, Publication } from '../generated/wire.js';
 import * as calls from '../http/calls.js';
+import { beyond, type PageCursor } from '../http/page_cursor.js';
 import { type Limits, Rest, type Tokens } from '../http/rest.js';
 import type { Acked } from '../session/ports.js';
 import { checkNumber, checkType, invalid, kind } from '../settings/checks.js';
@@ -26,15 +20,6 @@ import { type Timed, within } from './waiting.js';
 /** Milliseconds after which a missing HTTP API is tried again. */
 const ASK_AGAIN = 60_000;
 
-const NO_POSITIONS = 'The server cannot end a page before a position.';
-
-const TURNS = 'Servers with different positions answer in turn.';
-
-const AFFINITY = DEVELOPMENT ? 'Let the load balancer send each client to one node.' : undefined;
-
-/** What a page ends before. */
-type Place = Partial<Pick<Published, 'id' | 'seq'>>;
-
 /** Selects retained messages. */
 export interface HistoryOptions {
   /** Only messages newer than this time: Unix milliseconds or a Date. */
@@ -46,7 +31,11 @@ export interface HistoryOptions {
    * message has the id, there are none. Not together with `after`.
    */
   readonly before?: Message | Pick<Published, 'id' | 'seq'> | number | string | undefined;
-  /** Only messages after this position; the client requests further pages during the iteration. */
+  /**
+   * Only messages after this position; the client requests further pages during the iteration.
+   * History reports no gap: where the server no longer retains messages, also because it removed
+   * them during the iteration, `seq` has a hole.
+   */
   readonly after?: number | undefined;
   /** Maximum number of messages: the newest, or with `after` the first. */
   readonly limit?: number | undefined;
@@ -196,58 +185,32 @@ export class HttpApi implements Tokens {
     checkName(topic, 'topic');
     if (DEVELOPMENT) checkSelection(topic, options);
     const since = options.since === undefined ? undefined : unixMs(options.since);
-    const pages: (readonly Envelope[])[] = [];
-    let last: string | number | undefined;
-    const { before: end } = options;
-    let { after, limit: left = Infinity } = options;
-    let oldest: Place =
+    const { before: end, after } = options;
+    const { id: before, seq: before_seq }: calls.Place =
       typeof end === 'object' ? (end ?? {}) : { [typeof end === 'string' ? 'id' : 'seq']: end };
+    const query = { since, before, before_seq, after };
+    let cursor: PageCursor | undefined = { query, newest: after };
+    const pages: (readonly Envelope[])[] = [];
+    let { limit: left = Infinity } = options;
     let limits: Limits = options;
-    // Positions fall once if the log has restarted, and again and again if nodes take turns.
-    let restarted = false;
-    while (left > 0) {
+    while (cursor && left > 0) {
       const limit = Math.min(left, this._client.options.historyPage);
-      let page: HistoryPage;
+      let page: calls.Page;
       try {
-        // Several senders can use one id; only some servers read the position.
-        const { id: before, seq: before_seq } = oldest;
-        const call = calls.history(topic, { since, before, before_seq, after, limit });
-        page = await this._perform(call, limits);
+        page = await this._perform(calls.history(topic, { ...cursor.query, limit }), limits);
       } catch (error) {
         if (!pages.length || !(error instanceof NotFound)) throw error;
         break;
       }
       limits = { ...options, end: undefined };
+      cursor = beyond(cursor, page, topic);
+      if (!cursor) break;
       const { messages, has_more } = page;
-      const newest = messages.at(-1);
-      // An empty page moves nothing, and a peer that ignores the position sends a page again.
-      const position = newest?.seq ?? newest?.id;
-      if (!newest || position === last) break;
-      if (typeof end === 'number' && (newest.seq ?? end) >= end) {
-        const remedy = DEVELOPMENT ? 'Pass the id of a message as `before`.' : undefined;
-        throw new Unsupported(DEVELOPMENT ? NO_POSITIONS : undefined, {
-          topic,
-          field: 'before',
-          remedy,
-        });
-      }
-      last = position;
-      left -= messages.length;
-      if (after === undefined) {
-        pages.push(messages);
-        oldest = messages[0] ?? newest;
-      } else {
-        const falls = (newest.seq ?? after) < after;
-        if (falls && restarted) {
-          throw new Unsupported(DEVELOPMENT ? TURNS : undefined, { topic, remedy: AFFINITY });
-        }
-        restarted ||= falls;
-        yield* unaborted(messages, options);
-        after = newest.seq ?? after;
-      }
-      if (!has_more) break;
+      left = has_more ? left - messages.length : 0;
+      if (after === undefined) pages.push(messages);
+      else yield* unaborted(messages, options);
     }
-    for (const messages of pages.reverse()) yield* unaborted(messages, options);
+    yield* unaborted(pages.reverse().flat(), options);
   }
 
   /** Read; the end of the client cancels it. */
@@ -256,8 +219,7 @@ export class HttpApi implements Tokens {
   }
 
   private get _api(): Rest {
-    const { peer } = this._client;
-    if (peer) this._rest.features = peer.features;
+    this._rest.features = this._client.peer?.features;
     return this._rest;
   }
 

@@ -12,6 +12,7 @@
  * - `ping` is not sent, because keepalive comments show that the stream is open.
  */
 
+import { DEVELOPMENT } from '../build.js';
 import type { Clock } from '../clock.js';
 import { compact } from '../compact.js';
 import {
@@ -208,7 +209,9 @@ export class SseTransport implements Transport {
       const body = isOpen ? '' : await refusalOf(response);
       if (isOpen || (BARE.includes(response.status) && !isPage(response, body)))
         return !signal.aborted;
-      reason = `${host} answered GET /v1/subscribe with ${describeAnswer(response, body)}: it is not a PubSub server, check \`restUrl\`.`;
+      const why = DEVELOPMENT ? ': it is not a PubSub server, check `restUrl`' : '';
+      const asked = DEVELOPMENT ? 'GET /v1/subscribe with ' : '';
+      reason = `${host} answered ${asked}${describeAnswer(response, body)}${why}.`;
     } catch {}
     if (!signal.aborted) this._end(reason);
     return false;
@@ -254,7 +257,10 @@ export class SseTransport implements Transport {
     const { openTimeout } = this._options;
     // A `fetch` of the program may ignore the signal.
     const late = (): void =>
-      void (signal.aborted || this._end('The event stream was not opened in time.'));
+      void (
+        signal.aborted ||
+        this._end(DEVELOPMENT ? 'The event stream was not opened in time.' : 'timeout')
+      );
     const timer = this._clock.callLater(openTimeout, late);
     try {
       while (true) {

@@ -3,6 +3,7 @@
  * batch.
  */
 
+import { DEVELOPMENT } from '../build.js';
 import { compact } from '../compact.js';
 import { ConnectionFailed, OperationTimeout, PubSubError } from '../errors.js';
 import * as LIMITS from '../generated/limits.js';
@@ -109,7 +110,7 @@ export class StreamPublisher {
       if (lost && frame.ref !== undefined && this._rest.hasBatch) unanswered = true;
       else this._answer(frame, part);
     }
-    if (unanswered) this._end('A part of a batch got no answer.');
+    if (unanswered) this._end(DEVELOPMENT ? 'A part of a batch got no answer.' : '');
   }
 
   private _answer(frame: Outgoing, results: readonly PublishResult[]): void {

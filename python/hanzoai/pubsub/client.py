@@ -582,7 +582,8 @@ class PubSubClient:
                 prefer a message or a position. If no retained message has the id, there are none.
                 Not together with ``after``.
             after: Only messages after this position; the client requests further pages during the
-                iteration.
+                iteration. History reports no gap: where the server no longer retains messages, also
+                because it removed them during the iteration, ``seq`` has a hole.
             limit: Maximum number of messages: the newest, or with ``after`` the first.
             timeout: Seconds or a timedelta for each page; default: ``operation_timeout``.
 

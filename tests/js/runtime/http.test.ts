@@ -296,6 +296,55 @@ test('the history of a peer that ignores the position ends', async () => {
   http.close();
 });
 
+for (const leftOut of [undefined, 'seq', 'id']) {
+  const what = leftOut ? `, without ${leftOut},` : '';
+  test(`a page with only malformed messages${what} does not end the history`, async () => {
+    const { http, ps } = await peculiar((_, response) => {
+      const query = new URL(response.req.url ?? '', 'http://a').searchParams;
+      const [before, after] = ['before_seq', 'after'].map((name) => query.get(name));
+      const end = before ? Number(before) : Number(query.get('before')?.slice(1) ?? 13);
+      const from = Math.max(1, after ? Number(after) + 1 : end - 3);
+      const messages = [0, 1, 2].map((n) => {
+        const seq = from + n;
+        const given = { id: `m${seq}`, topic: 'a', type: 't', data: seq, timestamp: 9, seq };
+        if (seq < 4 || seq > 9) return given;
+        const { topic: _, ...malformed } = given;
+        return { ...malformed, ...(leftOut && { [leftOut]: undefined }) };
+      });
+      response.end(JSON.stringify({ messages, has_more: after ? from < 10 : from > 1 }));
+    });
+    for (const options of leftOut === 'seq' ? [{}] : [{}, { after: 0 }]) {
+      const got: unknown[] = [];
+      for await (const { data } of ps.history('a', options)) got.push(data);
+      assert.deepEqual(got, [1, 2, 3, 10, 11, 12]);
+    }
+    http.close();
+  });
+}
+
+test('history ends where no message of a page shows its place', async () => {
+  let asked = 0;
+  const { http, ps } = await peculiar((number, response) => {
+    asked = number;
+    // Without this end, the client would ask forever.
+    response.end(JSON.stringify({ messages: [{ id: true, seq: -1 }, 5], has_more: number < 50 }));
+  });
+  for (const options of [{}, { after: 0 }]) {
+    for await (const { data } of ps.history('a', options)) assert.fail(String(data));
+  }
+  assert.equal(asked, 2);
+  http.close();
+});
+
+test('a peer that ignores where to begin repeats no message', async () => {
+  const { http, ps } = await peculiar((_, response) => {
+    const newest = { id: 'm9', topic: 'a', type: 't', data: 9, timestamp: 9, seq: 9 };
+    response.end(JSON.stringify({ messages: [newest], has_more: true }));
+  });
+  for await (const { data } of ps.history('a', { after: 9 })) assert.fail(String(data));
+  http.close();
+});
+
 test('history from two servers that answer in turn, with different positions, is rejected', async () => {
   const { http, ps } = await peculiar((number, response) => {
     const from = number % 2 ? 10 : 1;

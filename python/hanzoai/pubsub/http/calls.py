@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar, cast
 from urllib.parse import quote
 
 from pydantic import ValidationError
@@ -20,6 +20,7 @@ from hanzoai.pubsub.generated.wire import (
     BatchRequest,
     ErrorInfo,
     HistoryPage,
+    Message,
     Occupancy,
     PositionList,
     PositionsRequest,
@@ -78,6 +79,29 @@ class Call(Generic[T]):
     carries_ids: bool = False
     topic: str | None = None
     id: str | None = None
+
+
+class Place(NamedTuple):
+    """The place of a message in the log of its topic, as far as known.
+
+    Attributes:
+        id: Its id, which other senders can use, too.
+        seq: Its position.
+    """
+
+    id: str | None = None
+    seq: int | None = None
+
+
+class Page(HistoryPage):
+    """A page of history, as far as it can be read.
+
+    Attributes:
+        ends: The places of its first and last entries, including malformed ones; None if no entry
+            has a place.
+    """
+
+    ends: tuple[Place, Place] | None = None
 
 
 # ---------------------------------------------------------------- requests
@@ -148,7 +172,7 @@ def history(
     before_seq: int | None = None,
     after: int | None = None,
     limit: int | None = None,
-) -> Call[HistoryPage]:
+) -> Call[Page]:
     """One page of the retained messages of a topic (H-072).
 
     Args:
@@ -310,27 +334,43 @@ def _batch_item(item: object, key: str | None) -> PublishResult:
     return PublishResult(id=key, error=info)
 
 
-def _history_page(body: bytes) -> HistoryPage:
+def _history_page(body: bytes) -> Page:
     try:
-        return HistoryPage.model_validate_json(body)
+        page = HistoryPage.model_validate_json(body)
+        places = [Place(entry.id, entry.seq) for entry in page.messages]
     except ValidationError:
-        pass
-    fields = _json_object(body)
+        page, places = _odd_page(_json_object(body))
+    ends = (places[0], places[-1]) if places else None
+    return Page.model_construct(**{**dict(page), "ends": ends})
+
+
+def _odd_page(fields: dict[str, object]) -> tuple[HistoryPage, list[Place]]:
+    """What can be read of a page, and the places of its entries."""
     if "messages" not in fields:
         raise ProtocolError("It has no `messages`.")
-    entries = fields["messages"]
-    read = [read_envelope(entry) for entry in cast("list[object]", entries)]
-    messages = [entry for entry in read if not isinstance(entry, str)]
-    if len(messages) < len(read):
-        logger.warning("%d history entries were malformed", len(read) - len(messages))
-    position = fields.get("position")
-    return HistoryPage(
+    messages: list[Message] = []
+    places: list[Place] = []
+    entries = cast("list[object]", fields["messages"])
+    for entry in entries:
+        read = read_envelope(entry)
+        if isinstance(read, str):
+            known = object_of(entry)
+            place = Place(word_of(known.get("id")), _position(known.get("seq")))
+        else:
+            messages.append(read)
+            place = Place(read.id, read.seq)
+        if place != Place():
+            places.append(place)
+    if len(messages) < len(entries):
+        logger.warning("%d history entries were malformed", len(entries) - len(messages))
+    page = HistoryPage(
         messages=messages,
         has_more=fields.get("has_more") is True,
-        position=position if isinstance(position, int) and 0 <= position < 2**53 else None,
+        position=_position(fields.get("position")),
         truncated=True if fields.get("truncated") is True else None,
         reset=True if fields.get("reset") is True else None,
     )
+    return page, places
 
 
 def _members(body: bytes) -> list[PresenceMember]:
@@ -394,6 +434,10 @@ def _json_object(body: bytes) -> dict[str, object]:
         if not isinstance(fields.get(name, []), list):
             raise ProtocolError(f"`{name}` of the server's answer is not a list.")
     return fields
+
+
+def _position(value: object) -> int | None:
+    return value if isinstance(value, int) and 0 <= value < 2**53 else None
 
 
 def _count(value: object) -> int:

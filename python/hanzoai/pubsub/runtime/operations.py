@@ -12,9 +12,9 @@ from hanzoai.pubsub.errors import (
     OperationTimeout,
     PermissionDenied,
     PubSubError,
-    Unsupported,
 )
 from hanzoai.pubsub.http import calls as rest_calls
+from hanzoai.pubsub.http.page_cursor import PageCursor
 from hanzoai.pubsub.runtime.arguments import SEQ_MAX, page_end, pattern_list, position_map, unix_ms
 from hanzoai.pubsub.runtime.publisher import Publisher
 from hanzoai.pubsub.session.ports import Acked
@@ -195,72 +195,32 @@ class HttpApi:
             check_whole("after", after, low=0, high=SEQ_MAX, unit="a position")
         if limit is not None:
             check_whole("limit", limit, low=0, high=sys.maxsize, unit="a number of messages")
-        return self._pages(topic, start, id, seq, after, limit, seconds)
+        cursor = PageCursor(topic, start, rest_calls.Place(id, seq), after)
+        return self._pages(cursor, sys.maxsize if limit is None else limit, seconds)
 
-    async def _pages(
-        self,
-        topic: str,
-        since: int | None,
-        before: str | None,
-        before_seq: int | None,
-        after: int | None,
-        limit: int | None,
-        seconds: float,
-    ) -> AsyncIterator[Message]:
+    async def _pages(self, start: PageCursor, left: int, seconds: float) -> AsyncIterator[Message]:
         """Messages after a position; or the newest, read backwards and then yielded in order."""
         # The log of a topic is limited, and so are the pages kept. A message that is trimmed in the
         # meantime is the oldest and ends the reading.
         pages: list[Sequence[Message]] = []
-        left = sys.maxsize if limit is None else limit
-        last: tuple[str, int | None] | None = None
-        restarted = False
-        while left > 0:
-            size = min(left, self._driver.options.history_page)
-            call = rest_calls.history(
-                topic, since=since, before=before, before_seq=before_seq, after=after, limit=size
-            )
+        cursor: PageCursor | None = start
+        while cursor is not None and left > 0:
+            call = cursor.call(min(left, self._driver.options.history_page))
             try:
                 page = await self.rest.perform(call, timeout=seconds)
             except NotFound:
                 if not pages:
                     raise
                 break
-            messages = page.messages
-            if before is None and before_seq is not None and messages:
-                end = messages[-1].seq
-                if end is None or end >= before_seq:
-                    raise Unsupported(
-                        "The server cannot end a page before a position.",
-                        remedy="Pass the id of a message as `before`.",
-                        topic=topic,
-                        field="before",
-                    )
-            # An empty page moves nothing, and a peer that ignores the position sends a page again.
-            newest = (messages[-1].id, messages[-1].seq) if messages else last
-            if newest == last:
+            cursor = cursor.beyond(page)
+            if cursor is None:
                 break
-            last = newest
-            left -= len(messages)
-            if after is None:
-                pages.append(messages)
-                # Several senders can use one id; only some servers read the position.
-                before, before_seq = messages[0].id, messages[0].seq
+            left = left - len(page.messages) if page.has_more else 0
+            if start.after is None:
+                pages.append(page.messages)
             else:
-                position = messages[-1].seq or after
-                if position < after:
-                    # The log has restarted, or servers with different positions take turns.
-                    if restarted:
-                        raise Unsupported(
-                            "Servers with different positions answer in turn.",
-                            remedy="Let the load balancer send each client to one node.",
-                            topic=topic,
-                        )
-                    restarted = True
-                for message in messages:
+                for message in page.messages:
                     yield message
-                after = position
-            if not page.has_more:
-                break
         for messages in reversed(pages):
             for message in messages:
                 yield message
