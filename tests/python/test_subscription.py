@@ -524,6 +524,7 @@ async def test_several_tasks_may_read_one_subscription(pubsub_memory: MemoryServ
         ({"topics": "a", "types": b"order"}, InvalidOption, "types"),
         ({"topics": "a", "types": set()}, InvalidOption, "types"),
         ({"topics": "a", "types": ["", "order"]}, InvalidOption, "types"),
+        ({"topics": "a", "types": list(map(str, range(1_001)))}, InvalidOption, "types"),
         ({"topics": "a", "history": -1}, InvalidOption, "history"),
         ({"topics": "a", "history": 10_001}, InvalidOption, "history"),
         ({"topics": "a", "after": [1]}, InvalidOption, "after"),

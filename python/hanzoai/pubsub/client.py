@@ -284,9 +284,9 @@ class PubSubClient:
         Args:
             topics: One or several patterns: segments joined by dots, ``*`` for one segment, ``**``
                 for one or more.
-            types: Deliver only messages of these types, for example ``["order.created"]``; default:
-                all. The client filters live and replayed messages, so positions, gaps and
-                ``history`` count messages of every type.
+            types: Deliver only messages of these types, for example ``["order.created"]``, at
+                most 1,000; default: all. The client filters live and replayed messages, so
+                positions, gaps and ``history`` count messages of every type.
             since: Replay messages newer than this: Unix milliseconds, a datetime with a time zone,
                 or a timedelta before now.
             history: Replay at most this many of the newest messages per topic, 0 to 10,000. The
@@ -432,7 +432,10 @@ class PubSubClient:
             InvalidPayload: A payload is not JSON; nothing was sent.
             PayloadTooLarge: A payload is larger than the limit; nothing was sent.
         """
+        from hanzoai.pubsub.runtime.publisher import check_list
+
         tracing = self._tracing
+        check_list(messages)
         with (
             nullcontext(messages) if tracing is None else tracing.publishing_many(messages) as sent
         ):

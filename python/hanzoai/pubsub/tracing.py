@@ -92,11 +92,6 @@ class Tracing:
     ) -> Generator[Iterable[tuple[str, Outgoing] | Mapping[str, Any] | Publication]]:
         """Create a span `pubsub.publish` around publishes; each message gets its context."""
         with self._span("pubsub.publish", self._trace.SpanKind.PRODUCER, None) as span:
-            given = cast("object", messages)
-            if not isinstance(given, Iterable) or isinstance(given, Mapping):
-                # `publish_many` rejects a value that is not a list.
-                yield messages
-                return
             sent = [self._item(item) for item in messages]
             span.set_attribute("messaging.batch.message_count", len(sent))
             yield sent

@@ -13,7 +13,7 @@ from hanzoai.pubsub.values import Message, Published
 if TYPE_CHECKING:
     from hanzoai.pubsub.values import Before, Since
 
-_PATTERNS_MAX: Final = 1_000
+PATTERNS_MAX: Final = 1_000
 SEQ_MAX: Final = 2**53 - 1
 
 _EARLIEST: Final = 10**11
@@ -33,10 +33,10 @@ def pattern_list(topics: object) -> tuple[str, ...]:
             "Pass a pattern or a list of patterns.",
         )
     names = cast("Sequence[str]", topics)
-    if len(names) > _PATTERNS_MAX:
+    if len(names) > PATTERNS_MAX:
         raise invalid(
             "topics",
-            f"has {len(names):,} patterns; a subscription has at most {_PATTERNS_MAX:,}",
+            f"has {len(names):,} patterns; a subscription has at most {PATTERNS_MAX:,}",
             "Use `*` or `**`, or several subscriptions.",
         )
     return tuple(dict.fromkeys(validate_pattern(name) for name in names))

@@ -204,12 +204,14 @@ def _unknown_field(given: object) -> InvalidOption:
     )
 
 
+def check_list(messages: object) -> None:
+    """Reject a value that is not a list; callers without a type checker may pass any."""
+    if not isinstance(messages, Iterable) or isinstance(messages, Mapping):
+        raise invalid("messages", f"is {kind(messages)}, not a list", _GIVE_PAIRS)
+
+
 def prepare_items(items: Iterable[object], limit: int) -> list[Prepared]:
     """Validate the items of ``publish_many``; the ``field`` of an error begins with the number."""
-    # Callers without a type checker may pass any value.
-    given = cast("object", items)
-    if not isinstance(given, Iterable) or isinstance(given, Mapping):
-        raise invalid("messages", f"is {kind(items)}, not a list", _GIVE_PAIRS)
     prepared: list[Prepared] = []
     for number, item in enumerate(items):
         try:

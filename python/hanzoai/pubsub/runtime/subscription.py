@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, Self, TypeVar, 
 from hanzoai.pubsub.errors import OperationTimeout, UsageError
 from hanzoai.pubsub.generated.defaults import LIMITS
 from hanzoai.pubsub.model import Data_co
-from hanzoai.pubsub.runtime.arguments import pattern_list, position_map, unix_ms
+from hanzoai.pubsub.runtime.arguments import PATTERNS_MAX, pattern_list, position_map, unix_ms
 from hanzoai.pubsub.runtime.environment import refuse_copy, running_loop
 from hanzoai.pubsub.runtime.handlers import Handlers
 from hanzoai.pubsub.runtime.inbox import Inbox
@@ -205,7 +205,11 @@ def _type_set(types: object) -> frozenset[str] | None:
     if not listed or not given:
         problem = "empty" if listed else kind(types)
         raise invalid("types", f"is {problem}", "Pass a message type or several.")
-    for one in cast("Sequence[object]", given):
+    several = cast("Sequence[object]", given)
+    if len(several) > PATTERNS_MAX:
+        problem = f"has {len(several):,} types; a subscription has at most {PATTERNS_MAX:,}"
+        raise invalid("types", problem, f"Pass 1 to {PATTERNS_MAX:,} message types.")
+    for one in several:
         if not isinstance(one, str) or not 0 < len(one) <= _TYPE_MAX:
             problem = f"a text of {len(one)} characters" if isinstance(one, str) else kind(one)
             raise invalid(
