@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar, cast
 from urllib.parse import quote
 
 from pydantic import ValidationError
@@ -341,7 +341,8 @@ def _history_page(body: bytes) -> Page:
     except ValidationError:
         page, places = _odd_page(_json_object(body))
     ends = (places[0], places[-1]) if places else None
-    return Page.model_construct(**{**dict(page), "ends": ends})
+    fields: dict[str, Any] = {**dict(page), "ends": ends}
+    return Page.model_construct(**fields)
 
 
 def _odd_page(fields: dict[str, object]) -> tuple[HistoryPage, list[Place]]:

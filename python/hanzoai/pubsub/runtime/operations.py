@@ -203,8 +203,8 @@ class HttpApi:
         # The log of a topic is limited, and so are the pages kept. A message that is trimmed in the
         # meantime is the oldest and ends the reading.
         pages: list[Sequence[Message]] = []
-        cursor: PageCursor | None = start
-        while cursor is not None and left > 0:
+        cursor = start
+        while left > 0:
             call = cursor.call(min(left, self._driver.options.history_page))
             try:
                 page = await self.rest.perform(call, timeout=seconds)
@@ -212,9 +212,10 @@ class HttpApi:
                 if not pages:
                     raise
                 break
-            cursor = cursor.beyond(page)
-            if cursor is None:
+            moved = cursor.beyond(page)
+            if moved is None:
                 break
+            cursor = moved
             left = left - len(page.messages) if page.has_more else 0
             if start.after is None:
                 pages.append(page.messages)

@@ -206,8 +206,9 @@ def _unknown_field(given: object) -> InvalidOption:
 
 def check_list(messages: object) -> None:
     """Reject a value that is not a list; callers without a type checker may pass any."""
+    described = kind(messages)
     if not isinstance(messages, Iterable) or isinstance(messages, Mapping):
-        raise invalid("messages", f"is {kind(messages)}, not a list", _GIVE_PAIRS)
+        raise invalid("messages", f"is {described}, not a list", _GIVE_PAIRS)
 
 
 def prepare_items(items: Iterable[object], limit: int) -> list[Prepared]:
