@@ -47,24 +47,23 @@ def errors(table: Errors) -> str:
         "`retry_after` in seconds in Python, and `retryAfter` in milliseconds in TypeScript.",
         "",
         "Each code is followed by its class, and each meaning by its remedy (→). *retry?* shows",
-        "whether the same operation can succeed if you repeat it unchanged. *connection* shows",
-        "what the client does if the error ended its connection: `retry` reconnects with backoff,",
-        "`reauth` reconnects with a new token and stops if it cannot get one, `stop` ends the",
-        "client.",
+        "whether the same operation can succeed if you repeat it unchanged. *client* shows what",
+        "the client does if the error ended its connection: `retry` reconnects with backoff,",
+        "`reauth` reconnects with a new token and stops if it cannot get one, `stop` ends it.",
         "",
         "## From the server",
         "",
         "The server sends these in an `error` or `auth.error` frame, as a WebSocket close code, or",
-        "as `application/problem+json`. *status* is the HTTP status, then the close code.",
+        "as `application/problem+json`. The numbers below a code are the HTTP status and the close",
+        "code.",
         "",
-        "| code | meaning | status | retry? | connection |",
-        "|---|---|---|---|---|",
+        "| code | meaning | retry? | client |",
+        "|---|---|---|---|",
     ]
     for record in table.codes:
         if record.scope == "wire":
             cells = [
                 *_code_and_meaning(record),
-                "<br>".join(str(number) for number in (record.status, record.close) if number),
                 "yes" if record.retryable else "no",
                 record.action,
             ]
@@ -75,7 +74,7 @@ def errors(table: Errors) -> str:
         "",
         "The client raises these itself.",
         "",
-        "| code | meaning | retry? | connection |",
+        "| code | meaning | retry? | client |",
         "|---|---|---|---|",
     ]
     for record in table.codes:
@@ -103,10 +102,12 @@ def errors(table: Errors) -> str:
 
 
 def _code_and_meaning(record: Record) -> tuple[str, str]:
-    """The first two cells of an error: code and class, then meaning and remedy."""
+    """The first two cells of an error: code, class and numbers, then meaning and remedy."""
     remedy = _DOCS.sub(r"[\1](\1.md)", record.remedy)
+    numbers = ", ".join(str(number) for number in (record.status, record.close) if number)
+    code = "<br>".join(filter(None, (f"`{record.code}`", f"`{record.error}`", numbers)))
     return (
-        f'<a id="{record.code}"></a>`{record.code}`<br>`{record.error}`',
+        f'<a id="{record.code}"></a>{code}',
         f"{record.meaning}<br>→ {remedy}",
     )
 
