@@ -9,8 +9,8 @@ abandonFetch accepted acknowledged acks admit answered awaited based batches beg
 callInterval cancelTimer checkOpen checkTimeout context crowded cursor cursors deliver deliveries dial
 disconnectedSince doubt doubted doubts drawn drop dropTopics due effects ended ending entry environment expire
 expiresIn fetchToken finished fired flush follow full generation granted hangUp hasBatch hasRoom hasWebSocket
-healed heard held hide holders httpDerived httpUrl inbox inboxes incremental joined later learn lifecycle
-linked listeners lists lost malformed marks matching moved notify occupied opened operate operations outcomes
+healed heard held hide holders httpDerived httpUrl inbox inboxes incremental isPublish joined later learn lifecycle
+linked listeners lists lost malformed marks matching moved notify observed occupied opened operate operations outcomes
 over ownPresence paced paceInterval part pause paused perform phase plain policies ports postpone postponed
 presenceChanged probed probeHttp problem protocolVersion proven publisher publishes put rateLimited receive
 receiveQueueBytes receiveQueueMessages reconnected recovery refs rememberOwn remove renew renewable report

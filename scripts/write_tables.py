@@ -296,9 +296,9 @@ TABLES: Final[dict[str, Callable[[], str]]] = {
     "typescript-receive-queue": lambda: typescript.table("ReceiveQueue"),
     "typescript-retry": lambda: typescript.table("RetryOptions", ranges=True),
     "typescript-subscribe": lambda: typescript.table("SubscribeOptions", "runtime/subscribing.ts"),
-    "typescript-publish": lambda: typescript.table("PublishOptions", "runtime/publications.ts"),
+    "typescript-publish": lambda: typescript.table("PublishOptions", "runtime/publishing.ts"),
     "typescript-publish-many": lambda: typescript.table(
-        "PublishManyOptions", "runtime/publications.ts"
+        "PublishManyOptions", "runtime/publishing.ts"
     ),
     "typescript-history": lambda: typescript.table("HistoryOptions", "runtime/http_operations.ts"),
     "typescript-write-stream": lambda: typescript.table("WriteStreamOptions", "streams/writer.ts"),

@@ -9,8 +9,14 @@ import type { JsonObject, Limits, PresenceMember } from './generated/wire.js';
 import { Driver } from './runtime/driver.js';
 import { type Environment, platform } from './runtime/environment.js';
 import type { HistoryOptions, HttpApi } from './runtime/http_operations.js';
-import { NONE, type PublishManyOptions, type PublishOptions } from './runtime/publications.js';
-import { publish, publishMany, updatePresence } from './runtime/publishing.js';
+import {
+  NONE,
+  type PublishManyOptions,
+  type PublishOptions,
+  publish,
+  publishMany,
+  updatePresence,
+} from './runtime/publishing.js';
 import { patternsOf, refuse, type SubscribeOptions } from './runtime/subscribing.js';
 import type { Subscription } from './runtime/subscription.js';
 import type { Timed, Waiting } from './runtime/waiting.js';

@@ -10,7 +10,7 @@ export type {
   StateLoader,
 } from './runtime/handlers.js';
 export type { HistoryOptions } from './runtime/http_operations.js';
-export type { PublishManyOptions, PublishOptions } from './runtime/publications.js';
+export type { PublishManyOptions, PublishOptions } from './runtime/publishing.js';
 export type { SubscribeOptions } from './runtime/subscribing.js';
 export type { Subscription } from './runtime/subscription.js';
 export type { Waiting } from './runtime/waiting.js';

@@ -2,7 +2,7 @@
 
 import type { JsonObject, PresenceMember } from './generated/wire.js';
 import type { HistoryOptions } from './runtime/http_operations.js';
-import type { PublishOptions } from './runtime/publications.js';
+import type { PublishOptions } from './runtime/publishing.js';
 import type { SubscribeOptions } from './runtime/subscribing.js';
 import type { Subscription } from './runtime/subscription.js';
 import type { Waiting } from './runtime/waiting.js';

@@ -4,7 +4,7 @@ import { useCallback, useMemo, useRef, useSyncExternalStore } from 'react';
 
 import type { PubSub } from '../client.js';
 import { type PubSubError, UsageError } from '../errors.js';
-import type { PublishOptions } from '../runtime/publications.js';
+import type { PublishOptions } from '../runtime/publishing.js';
 import type { Waiting } from '../runtime/waiting.js';
 import { usersOf } from '../users.js';
 import type {

@@ -2,7 +2,7 @@
 
 import type { PubSub } from '../client.js';
 import { InvalidPayload, type PubSubError, UsageError } from '../errors.js';
-import type { PublishOptions } from '../runtime/publications.js';
+import type { PublishOptions } from '../runtime/publishing.js';
 import type { AnyPayload, Gap, JsonObject, Message, Outgoing } from '../values.js';
 import { messageId } from '../wire/ids.js';
 

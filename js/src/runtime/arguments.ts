@@ -30,13 +30,14 @@ import { checkData, checkPublication, inWords } from '../wire/payloads.js';
 import { isPaired } from '../wire/plain.js';
 import type { Client } from './environment.js';
 import type { Filter, Inbox } from './inbox.js';
-import type { PublishOptions } from './publications.js';
 import type { Publisher } from './publisher.js';
 import { rejected } from './rejected.js';
 import { unixMs } from './times.js';
 
 /** What a call gives besides the message. */
-interface Given extends Pick<PublishOptions, 'ttl' | 'id'> {
+interface Given {
+  readonly ttl?: number | undefined;
+  readonly id?: string | undefined;
   /** The number of the item of `publishMany`. */
   readonly item?: number | undefined;
   /** Whether that item is a pair. */

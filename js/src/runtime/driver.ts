@@ -23,14 +23,13 @@ import { type OperatedSession, Session } from '../session/session.js';
 import { checkNumber, TIME } from '../settings/checks.js';
 import type { ClientOptions } from '../settings/options.js';
 import { NOT_LOADED, type Transport, type TransportEnd } from '../transports/transport.js';
-import type { StateChange, StateName, TokenReason } from '../values.js';
+import type { StateChange, StateName, TokenReason, Via } from '../values.js';
 import type { Background } from './background.js';
 import { Connection, type Owner } from './connection.js';
 import { checkPlatform, type Environment } from './environment.js';
 import { Listeners, type Recent } from './handlers.js';
 import type { HttpApi } from './http_operations.js';
 import { lazily } from './parts.js';
-import type { PublishManyOptions } from './publications.js';
 import type { Recovery } from './recovery.js';
 import { rejected } from './rejected.js';
 import { TokenSource, tokenProblem } from './tokens.js';
@@ -268,7 +267,7 @@ export class Driver implements Owner, Ports {
    * Connect, and call an operation with its options at this time. Before that part is loaded, calls
    * wait in their order.
    */
-  async operate<Options extends PublishManyOptions, Result>(
+  async operate<Options extends Waiting & { readonly via?: Via | undefined }, Result>(
     given: Options,
     call: (background: Background, options: Options & Timed) => Promise<Result>,
   ): Promise<Result> {

@@ -9,11 +9,11 @@ import {
   type PubSubError,
 } from '../errors.js';
 import { CODES } from '../generated/errors.js';
+import type { Publication } from '../generated/wire.js';
 import { remedyOf } from '../http/remedies.js';
 import { TIMEOUTS } from '../session/events.js';
 import type { Rejected, Unknown } from '../session/ports.js';
 import type { Client } from './environment.js';
-import type { Prepared } from './publications.js';
 import { rejected } from './rejected.js';
 import type { Timed } from './waiting.js';
 
@@ -48,7 +48,7 @@ function describeState(client: Client): string {
 /** The errors of messages that were not accepted. */
 export function failed(
   client: Client,
-  items: readonly Prepared[],
+  items: readonly { readonly _message: Publication }[],
   { timeout, end }: Timed,
   outcome: Rejected | Unknown,
 ): PubSubError[] {

@@ -3,15 +3,14 @@
 import { DEVELOPMENT } from '../build.js';
 import type { TimerHandle } from '../clock.js';
 import { fromCode, PubSubError } from '../errors.js';
-import type { JsonObject, PublishResult } from '../generated/wire.js';
+import type { JsonObject, Publication, PublishResult } from '../generated/wire.js';
 import { Fifo } from '../session/fifo.js';
 import type { Outcome, OutcomePort, Peer, Publish } from '../session/ports.js';
 import type { OperatedSession } from '../session/session.js';
-import type { Published } from '../values.js';
+import type { Published, Via } from '../values.js';
 import type { Client } from './environment.js';
 import { failed, unansweredUpdate } from './failures.js';
 import type { Deliveries } from './inbox.js';
-import type { Prepared, PublishManyOptions, PublishOptions } from './publications.js';
 import { rejected } from './rejected.js';
 import { onAbort, type Timed, within } from './waiting.js';
 
@@ -20,6 +19,18 @@ const BATCH = 1_000;
 
 /** Maximum bytes of payload per frame of a batch. */
 const BATCH_BYTES = 1_048_576;
+
+/** A message that can be published. */
+export interface Prepared {
+  readonly _message: Publication & { readonly id: string };
+  /** Bytes that it counts for in the queue. */
+  readonly size: number;
+}
+
+/** The options of one call. */
+interface Sending extends Timed, Pick<Publish, 'key' | 'background'> {
+  readonly via?: Via | undefined;
+}
 
 /** A publish or presence update without an outcome. */
 interface Unsettled {
@@ -55,7 +66,7 @@ export class Publisher implements OutcomePort {
   // ---------------------------------------------------------------- operations
 
   /** Publish one message. */
-  async publish(one: Prepared, options: PublishOptions & Timed): Promise<Published> {
+  async publish(one: Prepared, options: Sending): Promise<Published> {
     const outcome = await this._submit([one], options);
     const [result] = this._resultsOf([one], options, outcome);
     if (result instanceof PubSubError) throw result;
@@ -68,7 +79,7 @@ export class Publisher implements OutcomePort {
    */
   async publishMany(
     items: readonly Prepared[],
-    options: PublishManyOptions & Timed,
+    options: Sending,
   ): Promise<(Published | PubSubError)[]> {
     const results: (Published | PubSubError)[] = [];
     for (const rest = [...items]; rest.length; ) {
@@ -163,11 +174,7 @@ export class Publisher implements OutcomePort {
    *
    * @param batch In one frame, with one result per message.
    */
-  private _submit(
-    items: readonly Prepared[],
-    options: PublishManyOptions & Timed,
-    batch?: boolean,
-  ): Promise<Outcome> {
+  private _submit(items: readonly Prepared[], options: Sending, batch?: boolean): Promise<Outcome> {
     const { _client: client } = this;
     const { signal, via, key, background, end } = options;
     signal?.throwIfAborted();

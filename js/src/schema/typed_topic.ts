@@ -3,7 +3,7 @@
 import type { PubSub } from '../client.js';
 import type { Denial } from '../generated/wire.js';
 import type { HistoryOptions } from '../runtime/http_operations.js';
-import type { PublishOptions } from '../runtime/publications.js';
+import type { PublishOptions } from '../runtime/publishing.js';
 import type { SubscribeOptions } from '../runtime/subscribing.js';
 import type { Subscription } from '../runtime/subscription.js';
 import type {
