@@ -345,7 +345,7 @@ export class Presence {
    */
   show(state: SubscriptionState, others: readonly string[], hidden?: boolean): void {
     if (!state.request.presence) return;
-    for (const change of this.members.lists(state.patterns, others, hidden)) {
+    for (const change of this.members.lists(state._patterns, others, hidden)) {
       this._deliveries.presenceChanged(state.request.sub, change);
     }
   }
@@ -356,7 +356,7 @@ export class Presence {
   }
 
   /** Whether any subscription that shares a pattern with it wants presence. */
-  watches({ patterns }: SubscriptionState): boolean {
+  watches({ _patterns: patterns }: SubscriptionState): boolean {
     return patterns.some((pattern) => this._routes.byPattern.has(pattern));
   }
 
@@ -368,7 +368,7 @@ export class Presence {
 
   /** The patterns whose changes are shown to a subscription. */
   private _routed(state: SubscriptionState): string[] {
-    return state.patterns.filter((pattern) => this._routes.byPattern.get(pattern)?.has(state));
+    return state._patterns.filter((pattern) => this._routes.byPattern.get(pattern)?.has(state));
   }
 
   private _showAll(changes: readonly PresenceChange[]): void {

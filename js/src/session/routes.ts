@@ -15,7 +15,7 @@ export type Phase = 'pending' | 'joining' | 'live';
  */
 export class SubscriptionState {
   /** The active patterns. */
-  patterns: readonly string[];
+  _patterns: readonly string[];
   phase: Phase = 'pending';
   /** The `ref` of the open request. */
   ref = '';
@@ -40,7 +40,7 @@ export class SubscriptionState {
     public request: Subscribe,
     public cursor: Cursor,
   ) {
-    this.patterns = request.topics;
+    this._patterns = request.topics;
   }
 
   /** The connection is lost: held messages without their replay would move the cursor too far. */
@@ -70,7 +70,7 @@ export class Routes {
 
   /** Route the patterns of a subscription to it. */
   add(state: SubscriptionState): void {
-    for (const pattern of state.patterns) {
+    for (const pattern of state._patterns) {
       this.byPattern.set(pattern, (this.byPattern.get(pattern) ?? new Set()).add(state));
       if (isWildcard(pattern)) this._wildcards.add(pattern);
     }

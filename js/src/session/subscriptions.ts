@@ -54,7 +54,7 @@ export class Subscriptions {
   /** End a subscription; unsubscribe from patterns that no other subscription has. */
   unsubscribe(state: SubscriptionState): void {
     const { peer, ports } = this._context;
-    const { patterns, phase } = state;
+    const { _patterns: patterns, phase } = state;
     this._remove(state);
     if (phase === 'pending') return;
     if (!peer?.incremental && this.all.size) {
@@ -166,10 +166,10 @@ export class Subscriptions {
       this.retryLater(state, retryAfter);
       return true;
     }
-    const refused = topic && state.patterns.includes(topic) ? [topic] : state.patterns;
+    const refused = topic && state._patterns.includes(topic) ? [topic] : state._patterns;
     state.denied.push(...refused.map((pattern) => ({ topic: pattern, code, message })));
     this._removePatterns(state, refused);
-    if (state.patterns.length) this._request(state);
+    if (state._patterns.length) this._request(state);
     else this._deliveries.joined(state.request.sub, [], state.denied);
     return true;
   }
@@ -213,7 +213,7 @@ export class Subscriptions {
   }
 
   private _sendSubscribe(state: SubscriptionState): void {
-    const { patterns: topics } = state;
+    const { _patterns: topics } = state;
     this.requests.delete(state.ref);
     const ref = this._nextRef('s');
     this.requests.set(ref, state);
@@ -294,8 +294,8 @@ export class Subscriptions {
       state,
       denied.map(({ topic }) => topic),
     );
-    const granted = state.patterns.filter((pattern) => !later.has(pattern));
-    if (granted.length < state.patterns.length) {
+    const granted = state._patterns.filter((pattern) => !later.has(pattern));
+    if (granted.length < state._patterns.length) {
       this.retryLater(state);
       if (!granted.length) {
         state.forget();
@@ -330,13 +330,13 @@ export class Subscriptions {
   private _removePatterns(state: SubscriptionState, patterns: readonly string[]): void {
     this._unroute(state, patterns);
     const refused = new Set(patterns);
-    state.patterns = state.patterns.filter((pattern) => !refused.has(pattern));
-    if (!state.patterns.length) this._remove(state);
+    state._patterns = state._patterns.filter((pattern) => !refused.has(pattern));
+    if (!state._patterns.length) this._remove(state);
   }
 
   private _remove(state: SubscriptionState): void {
     this.all.delete(state.request.sub);
-    this._unroute(state, state.patterns);
+    this._unroute(state, state._patterns);
     this.requests.delete(state.ref);
   }
 

@@ -190,7 +190,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   'a later subscription does not receive known members': {
     file: 'session/presence.ts',
-    from: 'of this.members.lists(state.patterns, others, hidden)',
+    from: 'of this.members.lists(state._patterns, others, hidden)',
     to: 'of []',
   },
   'own presence is not sent again': {

@@ -110,7 +110,7 @@ export class PlainDialect {
     const state = frame.ref ? undefined : this._answeredBy(frame);
     const before = state && this._requests.get(state)?.denied;
     if (!before) return frame;
-    const { ref, patterns } = state;
+    const { ref, _patterns: patterns } = state;
     const isOpen = this._session.operations.subscriptions.requests.has(ref);
     if (!more || !isOpen) this._requests.delete(state);
     if (!isOpen) return frame;
@@ -125,7 +125,7 @@ export class PlainDialect {
     const { size } = new Set(topics);
     let part: SubscriptionState | undefined;
     for (const state of this._requests.keys()) {
-      const { patterns } = state;
+      const { _patterns: patterns } = state;
       if (!size || !topics.every((topic) => patterns.includes(topic))) continue;
       if (size === patterns.length) return state;
       part ??= state;
@@ -150,7 +150,7 @@ export class PlainDialect {
   private _refusedBy({ code, topic }: ErrorFrame): SubscriptionState | undefined {
     if (OF_PUBLISH.includes(code)) return undefined;
     for (const [state, request] of this._requests) {
-      if (topic !== undefined && !state.patterns.includes(topic)) continue;
+      if (topic !== undefined && !state._patterns.includes(topic)) continue;
       const most = topic === undefined ? MAX_DOUBTS : 1;
       if (request.doubts >= most || !this._mayBlame(topic)) {
         this._requests.delete(state);
