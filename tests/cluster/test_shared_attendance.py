@@ -16,7 +16,7 @@ from pubsub_server.hub import large_subscriptions, shared_attendance, stream_pac
 from pubsub_server.hub.attendance import snapshot_bytes
 from pubsub_server.shared import turns
 from pubsub_server.shared.connection import PAUSED
-from pubsub_server.shared.roster import MemberChange
+from pubsub_server.shared.roster import MemberChange, Present
 from tests.cluster.fleet import BOUND, meeting, peer, stream
 from tests.cluster.test_presence import TOPIC, change, changes, snapshot, users
 from tests.cluster.waiting import until
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
     from pubsub_server.auth.identity import Identity
-    from pubsub_server.shared.roster import Present
     from pubsub_server.testing import RunningServer
     from tests.cluster.store import Store
     from tests.interop.peer import Socket
@@ -322,6 +321,30 @@ async def test_a_list_that_was_read_before_a_reported_change_contains_it(
             reading.after.set()
             assert users(await snapshot(bob)) == present
             reading.open()
+
+
+@pytest.mark.parametrize(("read_at", "sent"), [(7, 1), (10, 1), (12, 0)])
+async def test_a_list_with_a_later_change_follows_a_greeting_that_was_read_before_the_change(
+    store: Store, read_at: int, sent: int
+) -> None:
+    async with one(store) as (node, reading, bob, ann):
+        await bob.subscribe(TOPIC)
+        await snapshot(bob)
+        attendance = reading.attendance
+        connection = node.hub.core.connections[bob.client_id]
+        joined = MemberChange(
+            "join",
+            TOPIC,
+            ann.client_id,
+            "",
+            10,
+            b'{"kind":"user","client_id":"a","user_id":"ann","joined_at":1}',
+        )
+        attendance.expect(connection)
+        present = Present({TOPIC: 5}, {TOPIC: {}})
+        attendance._show_some({TOPIC: True}, {TOPIC: {ann.client_id: joined}}, present)
+        assert len(attendance._held(connection, {TOPIC: read_at})) == sent
+        attendance.greeted(connection)
 
 
 async def test_a_stream_of_a_topic_that_always_changes_gets_each_list_with_all_changes(

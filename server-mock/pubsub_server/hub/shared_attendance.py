@@ -503,8 +503,7 @@ class SharedAttendance(Attendance):
                 self._retry(topic, everyone=everyone)
                 continue
             # Changes after the read have been sent already, so the list must contain them.
-            at = present.at[topic]
-            row = _current(present.members[topic], changes[topic].values(), at)
+            row, at = _current(present.members[topic], present.at[topic], changes[topic].values())
             watchers = core.router.watchers(topic)
             if watchers and row:
                 self._remember(topic)
@@ -528,17 +527,18 @@ class SharedAttendance(Attendance):
                 self._give(connection, topic, at, encoded[encoder])
 
 
-def _current(row: Row, changes: Iterable[MemberChange], at: int) -> Row:
-    """The members of a topic that was read at this time, with the later ones of these changes."""
-    members = dict(row)
+def _current(row: Row, at: int, changes: Iterable[MemberChange]) -> tuple[Row, int]:
+    """The members of a topic that was read at this time, with later changes, and their time."""
+    members, newest = dict(row), at
     for change in changes:
         if change.at < at:
             continue
+        newest = max(newest, change.at)
         if change.change == "leave":
             members.pop(change.client_id, None)
         else:
             members[change.client_id] = (False, change.shown)
-    return members
+    return members, newest
 
 
 def shown_bytes(member: Member, since: int = 0, latest: int = 0) -> bytes:
