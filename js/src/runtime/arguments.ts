@@ -34,6 +34,9 @@ import type { Publisher } from './publisher.js';
 import { rejected } from './rejected.js';
 import { unixMs } from './times.js';
 
+/** Maximum topics with a position while messages wait. */
+const SKIPPED = 100_000;
+
 /** What a call gives besides the message. */
 interface Given {
   readonly ttl?: number | undefined;
@@ -289,9 +292,6 @@ function checkPositions(after: unknown): void {
     checkNumber(`after[${topic}]`, seq, [0, Number.MAX_SAFE_INTEGER, 'a number']);
   }
 }
-
-/** Maximum topics with a position while messages wait. */
-const SKIPPED = 100_000;
 
 /**
  * Check `types` and `presence` of a subscription, and let its inbox keep the types. When the server

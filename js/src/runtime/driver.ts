@@ -1,7 +1,7 @@
 /**
  * The driver: implements the ports of the session, and the operations of a client.
  *
- * A call into the session calls the ports; then `_after` does what must not happen during the step:
+ * A call into the session calls the ports; then `handled` does what must not happen during it:
  * write, dial, end failed subscriptions. User code never runs here.
  */
 

@@ -9,6 +9,9 @@ import type { PresenceMember } from '../generated/wire.js';
 import { logText } from '../log_text.js';
 import type { ClientEvents, Gap, Logger, Message, PresenceChange } from '../values.js';
 
+/** Maximum state changes or errors that wait for a slow reader; the oldest are dropped. */
+const RECENT = 256;
+
 /** A function, synchronous or asynchronous; its result is ignored. */
 export type Handler<Arguments extends unknown[]> = (...given: Arguments) => unknown;
 
@@ -53,9 +56,6 @@ export function call<A extends unknown[]>(
   }
   return undefined;
 }
-
-/** Maximum state changes or errors that wait for a slow reader; the oldest are dropped. */
-const RECENT = 256;
 
 /** @internal Lets readers wait for values, or for the end. */
 export class Stream {

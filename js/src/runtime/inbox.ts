@@ -36,6 +36,12 @@ const POSITIONS = 100_000;
 /** Maximum denied topics in an error, in addition to the first. */
 const NAMED = 5;
 
+/**
+ * Maximum remembered ids of own messages with `echo: false`, in addition to those without an
+ * outcome: they may be in transit.
+ */
+const OWN_IDS = 10_000;
+
 /** Selects messages of a subscription to leave out. */
 export interface Filter {
   /** Whether the inbox leaves the message out. */
@@ -296,12 +302,6 @@ function measure(value: unknown): number {
   }
   return total;
 }
-
-/**
- * Maximum remembered ids of own messages with `echo: false`, in addition to those without an
- * outcome: they may be in transit.
- */
-const OWN_IDS = 10_000;
 
 /** What identifies a message of this client. */
 type Own = Pick<Publication, 'topic' | 'id'>;

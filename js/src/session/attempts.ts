@@ -8,6 +8,9 @@ const MAX_RETRY_AFTER = 3_600_000;
 /** Milliseconds. An outage of 25 s allows waits of up to 4 s, one of 70 s waits of up to 30 s. */
 const UNHURRIED = 160_000;
 
+/** Minimum milliseconds between two calls for a token that the server's notices cause. */
+const NOTICE_INTERVAL = 1_000;
+
 /**
  * Counts consecutive failed attempts, and calculates the wait before the next one (LIFE-2, LIFE-3).
  *
@@ -72,9 +75,6 @@ export class Attempts {
     this._outage -= this._wait - this._minimum;
   }
 }
-
-/** Minimum milliseconds between two calls for a token that the server's notices cause. */
-const NOTICE_INTERVAL = 1_000;
 
 const noToken = (): undefined => undefined;
 

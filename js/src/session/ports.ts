@@ -20,6 +20,9 @@ import type { SendPolicy } from '../settings/options.js';
 import type { SessionOptions } from '../settings/session.js';
 import type { PresenceChange, StateChange, TokenReason } from '../values.js';
 
+/** Longest timer that every platform supports, milliseconds: 24.8 days. */
+const MAX_TIMER = 2_147_483_647;
+
 export type TransportName = 'websocket' | 'sse';
 
 /**
@@ -172,9 +175,6 @@ export interface OutcomePort {
   /** The outcome of a publish or an update of presence; called exactly once for each. */
   settle(ref: number, outcome: Outcome): void;
 }
-
-/** Longest timer that every platform supports, milliseconds: 24.8 days. */
-const MAX_TIMER = 2_147_483_647;
 
 /** @internal Timers by name. */
 export class Timers {

@@ -11,6 +11,25 @@ import { RATE_LIMITED } from './events.js';
 import { Fifo } from './fifo.js';
 import type { Context, Outcome, OutcomePort, Peer, Publish, Rejected } from './ports.js';
 
+/** Milliseconds to pause after `rate_limited` if the server states no time. */
+const PAUSE = 1_000;
+
+/** Maximum pause that a server can request, milliseconds. */
+const MAX_PAUSE = 60_000;
+
+/** Milliseconds without an answer from which unanswered publishes use up the budget. */
+const STALL = 400;
+
+/** The credit of the lanes if none has waited. */
+const NO_CREDIT: readonly number[] = [];
+
+const UNKNOWN: Outcome = { kind: 'unknown' };
+
+/** The result of a message that is missing from the server's answer. */
+const UNANSWERED: PublishResult = {
+  error: { code: 'outcome_unknown', message: 'The server sent no result for this message.' },
+};
+
 /** One publish; a message has no result until it is answered. */
 export class PublishState {
   /** Part of it may be published already. */
@@ -57,7 +76,7 @@ export class PublishState {
  * @param credit The saved credit by lane; zero if none has waited.
  * @returns The publish, and the credit after it.
  */
-export function nextTurn(
+function nextTurn(
   queue: readonly PublishState[],
   credit: readonly number[],
 ): [PublishState, readonly number[]] {
@@ -78,25 +97,6 @@ export function nextTurn(
   then[next] = most - all;
   return [heads[next] as PublishState, then];
 }
-
-/** Milliseconds to pause after `rate_limited` if the server states no time. */
-const PAUSE = 1_000;
-
-/** Maximum pause that a server can request, milliseconds. */
-const MAX_PAUSE = 60_000;
-
-/** Milliseconds without an answer from which unanswered publishes use up the budget. */
-const STALL = 400;
-
-/** The credit of the lanes if none has waited. */
-const NO_CREDIT: readonly number[] = [];
-
-const UNKNOWN: Outcome = { kind: 'unknown' };
-
-/** The result of a message that is missing from the server's answer. */
-const UNANSWERED: PublishResult = {
-  error: { code: 'outcome_unknown', message: 'The server sent no result for this message.' },
-};
 
 /** Publishes in the order of their numbers, with their total size. */
 class PublishList extends Fifo<PublishState> {

@@ -5,6 +5,9 @@ import { isWildcard, matches } from '../topics.js';
 import { type Cursor, Replay, type Step } from './cursor.js';
 import type { Subscribe } from './ports.js';
 
+/** Maximum topics with remembered subscriptions; others are looked up each time. */
+const KNOWN_TOPICS = 4_096;
+
 export type Phase = 'pending' | 'joining' | 'live';
 
 /**
@@ -56,9 +59,6 @@ export class SubscriptionState {
     return this.answered ? undefined : this.request.history;
   }
 }
-
-/** Maximum topics with remembered subscriptions; others are looked up each time. */
-const KNOWN_TOPICS = 4_096;
 
 /** Subscriptions by pattern and topic. */
 export class Routes {
