@@ -14,7 +14,7 @@ import { build } from 'esbuild';
 const LAYERS = [
   ['ai-sdk', 'index', 'react', 'sse', 'svelte', 'testing', 'tokens', 'vue', 'webhooks'],
   ['models'],
-  ['requests', 'schema', 'signed', 'streams'],
+  ['history', 'requests', 'schema', 'signed', 'streams'],
   ['client'],
   ['topic'],
   ['runtime'],

@@ -4,7 +4,7 @@ import type { PubSubOptions } from '@hanzoai/pubsub';
 import { createHooks } from '@hanzoai/pubsub/react';
 import { type FormEvent, useEffect, useRef, useState } from 'react';
 
-const { PubSubProvider, useTopic, usePresence, useConnection } = createHooks<{
+const { PubSubProvider, useTopic, useHistory, usePresence, useConnection } = createHooks<{
   [topic: `demo.room.${string}`]: { readonly text: string };
 }>();
 
@@ -54,7 +54,8 @@ function Again({ onClick }: { readonly onClick: () => void }) {
 function Room({ session }: { readonly session: string }) {
   const topic = `demo.room.${session}` as const;
   const options = { history: 20, limit: 200 };
-  const { messages, pending, status, error, send, retry } = useTopic(topic, options);
+  const { messages: newest, pending, status, error, send, retry } = useTopic(topic, options);
+  const older = useHistory(topic, newest);
   const { members, update } = usePresence(topic);
   const [touch, rest] = useTyping((status) => {
     // Ignore a failure: the next update replaces it.
@@ -86,8 +87,14 @@ function Room({ session }: { readonly session: string }) {
           </li>
         ))}
       </ul>
+      {older.hasOlder && (
+        <button type="button" disabled={older.loadingOlder} onClick={older.loadOlder}>
+          Older messages
+        </button>
+      )}
+      {older.error && <p role="alert">{older.error.message}</p>}
       <ol aria-label="Messages">
-        {messages.map(({ id, sender, data }) => (
+        {older.messages.map(({ id, sender, data }) => (
           <li key={id}>
             <b>{sender?.id}</b> {data.text}
           </li>

@@ -5,7 +5,7 @@
 import type { ReactNode } from 'react';
 
 import type { PubSub } from '../client.js';
-import type { Allowed, PayloadOf, StateName } from '../values.js';
+import type { Allowed, Message, PayloadOf, StateName } from '../values.js';
 import {
   type ConnectionView,
   type PresenceView,
@@ -19,11 +19,14 @@ import {
 import type { PendingMessage, PendingStatus, SendOptions } from './pending.js';
 import { type ProviderProps, PubSubProvider, usePubSub } from './provider.js';
 import type { TopicOptions } from './topic_store.js';
+import { type HistoryView, type HistoryViewOptions, useHistory } from './use_history.js';
 import { type StreamOptions, type StreamStatus, type StreamView, useStream } from './use_stream.js';
 
 export type { TopicStatus } from './topic_store.js';
 export type {
   ConnectionView,
+  HistoryView,
+  HistoryViewOptions,
   PendingMessage,
   PendingStatus,
   PresenceView,
@@ -40,6 +43,7 @@ export {
   PubSubProvider,
   useConnection,
   useConnectionState,
+  useHistory,
   usePresence,
   usePubSub,
   useStream,
@@ -66,6 +70,12 @@ export interface Hooks<Map extends object> {
     topics: Topic | readonly Topic[] | null | undefined,
     options?: TopicOptions & TopicHandlers<Value, PayloadOf<Map, Topic>>,
   ) => TopicView<PayloadOf<Map, Topic>> & { readonly value: Value };
+  /** The messages of a topic in order, with older ones page by page. */
+  readonly useHistory: <Topic extends Allowed<Map>>(
+    topic: Topic | null | undefined,
+    live?: readonly Message<PayloadOf<Map, Topic>>[],
+    options?: HistoryViewOptions,
+  ) => HistoryView<PayloadOf<Map, Topic>>;
   /** Follow a stream: its text grows with the frames of the page. */
   readonly useStream: (topic: string | null | undefined, options?: StreamOptions) => StreamView;
   /** The members of a topic. The subscription makes this client a member. */
@@ -82,6 +92,7 @@ export function createHooks<Map extends object>(): Hooks<Map> {
     PubSubProvider,
     usePubSub,
     useTopic,
+    useHistory,
     useStream,
     usePresence,
     useConnection,

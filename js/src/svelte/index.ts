@@ -1,6 +1,12 @@
-/** Token streams in Svelte: `const answer = streamStore(ps, topic)`, then `$answer.text`. */
+/** Token streams and older messages in Svelte: `const answer = streamStore(ps, topic)`, then `$answer.text`. */
 
 import type { PubSub } from '../client.js';
+import {
+  type HistoryControls,
+  type HistoryState,
+  HistoryView,
+  type HistoryViewOptions,
+} from '../history/view.js';
 import {
   controls,
   IDLE,
@@ -10,6 +16,9 @@ import {
   StreamView,
 } from '../streams/view.js';
 
+import type { Message } from '../values.js';
+
+export type { HistoryState, HistoryViewOptions } from '../history/view.js';
 export type { StreamOptions, StreamState, StreamStatus } from '../streams/view.js';
 
 /** A Svelte store: `$store` in a component subscribes to it. */
@@ -51,5 +60,59 @@ export function streamStore<Topics extends object>(
       };
     },
     ...controls(() => view),
+  };
+}
+
+/** A Svelte store of a topic with its older messages. */
+export interface HistoryStore extends HistoryControls {
+  /** Called with the current state immediately, and with each later one; returns the unsubscribe function. */
+  subscribe(run: (state: HistoryState) => void): () => void;
+}
+
+/** A store whose value is the messages that a subscription has delivered, oldest first. */
+export interface LiveMessages {
+  /** Calls a function with the current value, and with each later one. */
+  subscribe(run: (messages: readonly Message[]) => void): () => void;
+}
+
+/**
+ * The messages of a topic in order, as a store: those that arrive, and before them the older ones
+ * that `loadOlder` requests page by page. The last unsubscribe cancels a page that is loading.
+ *
+ * @param topic A topic without wildcards.
+ * @param live A store of the messages that a subscription to this topic has delivered.
+ */
+export function historyStore<Topics extends object>(
+  client: PubSub<Topics>,
+  topic: string,
+  live?: LiveMessages,
+  options: HistoryViewOptions = {},
+): HistoryStore {
+  const view = new HistoryView(client as unknown as PubSub, topic, options);
+  const runs = new Set<(state: HistoryState) => void>();
+  const show = (): void => {
+    for (const run of runs) run(view.read());
+  };
+  let leave = (): void => {};
+  return {
+    subscribe(run) {
+      if (!runs.size) {
+        const ends = [view.listen(show)];
+        const keep = (messages: readonly Message[]): void => {
+          view.keep(messages);
+          show();
+        };
+        if (live) ends.push(live.subscribe(keep));
+        leave = () => {
+          for (const end of ends) end();
+        };
+      }
+      runs.add(run);
+      run(view.read());
+      return () => {
+        if (runs.delete(run) && !runs.size) leave();
+      };
+    },
+    loadOlder: view.loadOlder,
   };
 }

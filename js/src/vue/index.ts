@@ -1,4 +1,4 @@
-/** Token streams in Vue: `const { state, cancel } = useStream(ps, topic)`. */
+/** Token streams and older messages in Vue: `const { state, cancel } = useStream(ps, topic)`. */
 
 import {
   getCurrentInstance,
@@ -14,6 +14,13 @@ import {
 
 import type { PubSub } from '../client.js';
 import {
+  type HistoryControls,
+  type HistoryState,
+  HistoryView,
+  type HistoryViewOptions,
+  IDLE as NO_HISTORY,
+} from '../history/view.js';
+import {
   controls,
   IDLE,
   type StreamControls,
@@ -22,6 +29,9 @@ import {
   StreamView,
 } from '../streams/view.js';
 
+import type { Message } from '../values.js';
+
+export type { HistoryState, HistoryViewOptions } from '../history/view.js';
 export type { StreamOptions, StreamState, StreamStatus } from '../streams/view.js';
 
 /** Result of `useStream`. */
@@ -67,4 +77,54 @@ export function useStream<Topics extends object>(
   else begin();
   onScopeDispose(() => view?.leave());
   return { state, ...controls(() => view) };
+}
+
+/** Result of `useHistory`. */
+export interface UsedHistory extends HistoryControls {
+  /** The messages that have been loaded and that have arrived. */
+  readonly state: Readonly<ShallowRef<HistoryState>>;
+}
+
+/**
+ * The messages of a topic in order: those that arrive, and before them the older ones that
+ * `loadOlder` requests page by page. The end of the scope cancels a page that is loading.
+ *
+ * @param topic A topic without wildcards, or a ref or getter of one. null shows nothing.
+ * @param live The messages that a subscription to this topic has delivered, oldest first: an array,
+ *   or a ref or getter of one.
+ * @param options Options, or a ref or getter of them; read when the topic changes.
+ */
+export function useHistory<Topics extends object>(
+  client: PubSub<Topics>,
+  topic: MaybeRefOrGetter<string | null | undefined>,
+  live: MaybeRefOrGetter<readonly Message[]> = [],
+  options: MaybeRefOrGetter<HistoryViewOptions> = {},
+): UsedHistory {
+  const state = shallowRef(NO_HISTORY);
+  let view: HistoryView | undefined;
+  let leave = (): void => {};
+  const begin = (name: string | null | undefined): void => {
+    leave();
+    const made = new HistoryView(client as unknown as PubSub, name, toValue(options));
+    view = made;
+    leave = made.listen(() => {
+      state.value = made.read();
+    });
+  };
+  const keep = (messages: readonly Message[]): void => {
+    view?.keep(messages);
+    state.value = view?.read() ?? NO_HISTORY;
+  };
+  const copied = (): readonly Message[] => [...toValue(live)];
+  watch(
+    () => toValue(topic),
+    (name) => {
+      begin(name);
+      keep([]);
+    },
+    { immediate: true },
+  );
+  watch(copied, keep, { immediate: true });
+  onScopeDispose(() => leave());
+  return { state, loadOlder: async () => view?.loadOlder() };
 }

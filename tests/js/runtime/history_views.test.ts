@@ -1,0 +1,259 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { createElement, type ReactNode } from 'react';
+import { renderToString } from 'react-dom/server';
+import { effectScope, nextTick, shallowRef } from 'vue';
+
+import { join, prepend } from '../../../js/src/history/timeline.js';
+import { type HistoryState, HistoryView } from '../../../js/src/history/view.js';
+import { InvalidOption, type Message, type PubSub, Unavailable } from '../../../js/src/index.js';
+import { PubSubProvider, useHistory as useReactHistory } from '../../../js/src/react/index.js';
+import { historyStore } from '../../../js/src/svelte/index.js';
+import { useHistory } from '../../../js/src/vue/index.js';
+import { deferred } from './server.js';
+
+const TOPIC = 'demo.room';
+
+function message(seq: number): Message {
+  return { id: `m${seq}`, topic: TOPIC, type: 't', data: seq, timestamp: seq, seq };
+}
+
+/** A message that no history has. */
+function unnumbered(data: string, sender?: string): Message {
+  const { seq: _, ...envelope } = message(0);
+  return { ...envelope, data, ...(sender && { sender: { id: sender } as never }) };
+}
+
+function range(first: number, last: number): Message[] {
+  return Array.from({ length: last - first + 1 }, (_, n) => message(first + n));
+}
+
+const dataOf = (messages: readonly Message[]): unknown[] => messages.map(({ data }) => data);
+
+/** A client whose history has messages up to `last`, from 1, and a count of its requests. */
+function clientOf(last: number) {
+  const asked: { before: Message | undefined; limit: number; signal: AbortSignal }[] = [];
+  const ends: unknown[] = [];
+  let hold: Promise<unknown> = Promise.resolve();
+  const client = {
+    async *history(_: string, options: (typeof asked)[number]) {
+      asked.push(options);
+      await hold;
+      options.signal.throwIfAborted();
+      if (ends.length) throw ends.shift();
+      const { before, limit } = options;
+      yield* range(1, (before?.seq ?? last + 1) - 1).slice(-limit);
+    },
+  } as unknown as PubSub;
+  return {
+    client,
+    asked,
+    ends,
+    wait(until: Promise<unknown>) {
+      hold = until;
+    },
+  };
+}
+
+test('lists that overlap or follow each other are joined, each message once', () => {
+  const joined = (earlier: Message[], later: Message[]): unknown => {
+    const { messages, isCut } = join(earlier, later);
+    return [dataOf(messages), isCut];
+  };
+  assert.deepEqual(joined(range(1, 3), range(2, 5)), [[1, 2, 3, 4, 5], false]);
+  assert.deepEqual(joined(range(1, 3), range(4, 5)), [[1, 2, 3, 4, 5], false]);
+  assert.deepEqual(joined(range(3, 4), range(1, 5)), [[1, 2, 3, 4, 5], false]);
+  assert.deepEqual(joined(range(1, 5), range(2, 3)), [[1, 2, 3, 4, 5], false]);
+  assert.deepEqual(joined([], range(2, 3)), [[2, 3], false]);
+  assert.deepEqual(joined(range(1, 2), []), [[1, 2], false]);
+  assert.deepEqual(joined(range(1, 3), range(5, 6)), [[5, 6], true]);
+});
+
+test('a message without a position stays in its place', () => {
+  const live = [message(2), unnumbered('typing'), message(3)];
+  assert.deepEqual(dataOf(join(range(1, 3), live).messages), [1, 2, 'typing', 3]);
+  assert.equal(join(live, live).messages, live);
+});
+
+test('senders that share an id do not hide a message of each other', () => {
+  const by = (id: string) => unnumbered(id, id);
+  assert.deepEqual(dataOf(prepend([by('ann'), by('bob')], [by('bob')])), ['ann', 'bob']);
+});
+
+test('older messages are loaded page by page, until there are none', async () => {
+  const { client, asked } = clientOf(10);
+  const view = new HistoryView(client, TOPIC, { page: 3 });
+  view.keep(range(9, 10));
+  assert.equal(view.read().hasOlder, true);
+  await view.loadOlder();
+  assert.deepEqual(dataOf(view.read().messages), [6, 7, 8, 9, 10]);
+  view.keep(range(10, 12));
+  await view.loadOlder();
+  assert.equal(view.read().hasOlder, true);
+  await view.loadOlder();
+  const { messages, hasOlder, loadingOlder, error } = view.read();
+  assert.deepEqual(
+    dataOf(messages),
+    range(1, 12).map(({ data }) => data),
+  );
+  assert.deepEqual([hasOlder, loadingOlder, error], [false, false, undefined]);
+  await view.loadOlder();
+  assert.deepEqual(
+    asked.map(({ before, limit }) => [before?.seq, limit]),
+    [
+      [9, 4],
+      [6, 4],
+      [3, 4],
+    ],
+  );
+});
+
+test('a second call while a page loads requests no other', async () => {
+  const { client, asked } = clientOf(10);
+  const view = new HistoryView(client, TOPIC, { page: 3 });
+  const states: boolean[] = [];
+  view.listen(() => states.push(view.read().loadingOlder));
+  await Promise.all([view.loadOlder(), view.loadOlder()]);
+  assert.equal(asked.length, 1);
+  assert.deepEqual([states[0], states.at(-1)], [true, false]);
+  assert.deepEqual(dataOf(view.read().messages), [8, 9, 10]);
+});
+
+test('an error of a page is shown until a page is loaded', async () => {
+  const { client, ends } = clientOf(4);
+  const view = new HistoryView(client, TOPIC, { page: 3 });
+  const failure = new Unavailable('busy');
+  ends.push(failure);
+  await view.loadOlder();
+  assert.equal(view.read().error, failure);
+  assert.deepEqual([view.read().hasOlder, view.read().loadingOlder], [true, false]);
+  await view.loadOlder();
+  assert.equal(view.read().error, undefined);
+  assert.deepEqual(dataOf(view.read().messages), [2, 3, 4]);
+});
+
+test('messages that arrive while a page loads stay after it', async () => {
+  const { client, wait } = clientOf(5);
+  const gate = deferred<void>();
+  wait(gate.promise);
+  const view = new HistoryView(client, TOPIC, {});
+  view.keep(range(4, 5));
+  const loading = view.loadOlder();
+  view.keep(range(4, 7));
+  gate.resolve();
+  await loading;
+  assert.deepEqual(dataOf(view.read().messages), [1, 2, 3, 4, 5, 6, 7]);
+});
+
+test('a page that no longer joins what is shown is not shown', async () => {
+  const { client, wait } = clientOf(5);
+  const gate = deferred<void>();
+  wait(gate.promise);
+  const view = new HistoryView(client, TOPIC, {});
+  view.keep(range(4, 5));
+  const loading = view.loadOlder();
+  view.keep(range(20, 21));
+  gate.resolve();
+  await loading;
+  assert.deepEqual(dataOf(view.read().messages), [20, 21]);
+  assert.equal(view.read().hasOlder, true);
+});
+
+test('arriving messages remove as many of the oldest above the limit', async () => {
+  const { client } = clientOf(6);
+  const view = new HistoryView(client, TOPIC, { limit: 3 });
+  view.keep(range(5, 6));
+  await view.loadOlder();
+  assert.equal(view.read().messages.length, 6);
+  assert.equal(view.read().hasOlder, false);
+  view.keep(range(5, 8));
+  assert.deepEqual(dataOf(view.read().messages), [3, 4, 5, 6, 7, 8]);
+  assert.equal(view.read().hasOlder, true);
+});
+
+test('the end of the last use cancels a page, and another use loads again', async () => {
+  const { client, wait, asked } = clientOf(3);
+  const gate = deferred<void>();
+  wait(gate.promise);
+  const view = new HistoryView(client, TOPIC, {});
+  const leave = view.listen(() => {});
+  const loading = view.loadOlder();
+  leave();
+  assert.equal(asked[0]?.signal.aborted, true);
+  gate.resolve();
+  await loading;
+  assert.deepEqual([view.read().error, view.read().loadingOlder], [undefined, false]);
+  view.listen(() => {});
+  await view.loadOlder();
+  assert.deepEqual(dataOf(view.read().messages), [1, 2, 3]);
+});
+
+test('pages of wrong sizes are refused', () => {
+  const { client } = clientOf(3);
+  for (const page of [0, 1.5, 10_001, '5']) {
+    assert.throws(
+      () => new HistoryView(client, TOPIC, { page } as never),
+      (error) => error instanceof InvalidOption && error.field === 'page',
+    );
+  }
+});
+
+test('useHistory of Vue shows what arrives and what it loads, and follows the topic', async () => {
+  const { client, asked } = clientOf(5);
+  const topic = shallowRef<string | null>(null);
+  const live = shallowRef<Message[]>([]);
+  const scope = effectScope();
+  const used = scope.run(() => useHistory(client, topic, live, { page: 2 }));
+  assert.ok(used);
+  assert.equal(used.state.value.hasOlder, false);
+  await used.loadOlder();
+  assert.equal(asked.length, 0);
+  topic.value = TOPIC;
+  live.value = range(4, 5);
+  await nextTick();
+  assert.deepEqual(dataOf(used.state.value.messages), [4, 5]);
+  await used.loadOlder();
+  live.value = range(5, 6);
+  await nextTick();
+  assert.deepEqual(dataOf(used.state.value.messages), [2, 3, 4, 5, 6]);
+  topic.value = 'demo.other';
+  live.value = [];
+  await nextTick();
+  assert.deepEqual(used.state.value.messages, []);
+  scope.stop();
+});
+
+test('a store of Svelte shows what arrives and what it loads', async () => {
+  const { client } = clientOf(5);
+  let arrive = (_: readonly Message[]): void => {};
+  let left = 0;
+  const live = {
+    subscribe(run: (messages: readonly Message[]) => void) {
+      arrive = run;
+      run(range(5, 5));
+      return () => {
+        left += 1;
+      };
+    },
+  };
+  const store = historyStore(client, TOPIC, live, { page: 2 });
+  const states: HistoryState[] = [];
+  const leave = store.subscribe((state) => void states.push(state));
+  assert.deepEqual(dataOf(states.at(-1)?.messages ?? []), [5]);
+  await store.loadOlder();
+  arrive(range(5, 7));
+  assert.deepEqual(dataOf(states.at(-1)?.messages ?? []), [3, 4, 5, 6, 7]);
+  leave();
+  assert.equal(left, 1);
+});
+
+test('useHistory of React shows the messages of the first rendering at once', () => {
+  const { client } = clientOf(5);
+  const live = range(4, 5);
+  function Room(): ReactNode {
+    const { messages, hasOlder } = useReactHistory(TOPIC, live);
+    return JSON.stringify([dataOf(messages), hasOlder]);
+  }
+  const html = renderToString(createElement(PubSubProvider, { client }, createElement(Room)));
+  assert.equal(html, '[[4,5],false]');
+});
