@@ -51,9 +51,24 @@ GROUPS: Final[Mapping[str, Sequence[str]]] = {
     ),
     "The server": ("Limits", "TopicInfo", "PositionList", "TopicPosition"),
     "Tokens": ("Token", "TokenContext"),
+    "Types of arguments": (
+        *(
+            "Outgoing",
+            "OutgoingOf",
+            "Topics",
+            "Types",
+            "Duration",
+            "Ttl",
+            "Since",
+            "Before",
+            "Via",
+            "OnInvalid",
+        ),
+        *("Handler", "GapHandler", "StateLoader", "TokenCallback"),
+    ),
     "Options": (
         *("ClientOptions", "Settings", "SendQueue", "SendPolicy", "ReceiveQueue"),
-        *("ReceivePolicy", "RetryOptions"),
+        *("ReceivePolicy", "RetryOptions", "TransportChoice"),
     ),
 }
 LIKE: Final[Mapping[str, str]] = {

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import inspect
+import re
 import subprocess
 import sys
 
 import pytest
 
 import hanzoai.pubsub
-from hanzoai.pubsub import PubSub, PubSubClient
+from hanzoai.pubsub import BlockingTopicHandle, PubSub, PubSubClient, TopicHandle, values
+from hanzoai.pubsub.runtime import handlers
+from hanzoai.pubsub.settings import options
+
+BUILT_IN = {"Any", "Data", "Awaitable", "Callable", "Literal", "Mapping", "Sequence"}
 
 
 def test_every_public_name_exists_and_is_listed_once() -> None:
@@ -55,6 +60,18 @@ def test_every_public_class_and_method_has_a_docstring() -> None:
 @pytest.mark.parametrize("name", ["Denial", "Sender", "SendPolicy", "ReceivePolicy"])
 def test_types_that_programs_need_for_annotations_are_public(name: str) -> None:
     assert name in hanzoai.pubsub.__all__
+
+
+@pytest.mark.parametrize("cls", [PubSubClient, PubSub, TopicHandle, BlockingTopicHandle])
+def test_every_type_of_a_public_signature_is_public(cls: type) -> None:
+    homes = (values, handlers, options)
+    for name, method in inspect.getmembers(cls, inspect.isfunction):
+        if name.startswith("_") and name != "__init__":
+            continue
+        for annotation in method.__annotations__.values():
+            for used in re.findall(r"\b[A-Z]\w+", str(annotation)):
+                if any(used in vars(home) for home in homes) and used not in BUILT_IN:
+                    assert used in hanzoai.pubsub.__all__, f"{name}: {used}"
 
 
 def members(cls: type) -> dict[str, inspect.Signature | None]:
