@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
 from pubsub_server.auth.identity import Identity
 from pubsub_server.shared.requests import Draft
-from tests.conformance.peer_process import PATIENCE
 from tests.conformance.world import World
 
 if TYPE_CHECKING:
@@ -50,7 +49,7 @@ class Log:
     """What a program did.
 
     Attributes:
-        answers: The answer of each step; None for one that never came.
+        answers: The answers to the calls of each step; None for one that never came.
         streams: The events by subscription, topic and kind.
         trouble: Errors that no call reported.
     """
@@ -70,10 +69,12 @@ class _Client:
     asked: int = 0
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
 
-    async def reach(self, more: int) -> None:
-        """Wait until it rests after this number of changes of its state."""
+    async def reach(self, changes: int, states: frozenset[str]) -> None:
+        """Wait for this number of changes, and for one of these states if there are any."""
         async with self.changed:
-            await self.changed.wait_for(lambda: self.changes >= more and self.state in RESTING)
+            await self.changed.wait_for(
+                lambda: self.changes >= changes and (not states or self.state in states)
+            )
 
 
 class Play:
@@ -87,6 +88,7 @@ class Play:
         self._fences = count()
         self._first: Json = {"id": "nope", "seq": 1}
         self._missing: set[str] = set()
+        self._taking: dict[str, asyncio.Future[Json]] = {}
 
     async def __aenter__(self) -> Self:
         await self._world.__aenter__()
@@ -107,31 +109,71 @@ class Play:
         begun = [await self._perform(step) for step in steps]
         streams = self._peer.streams()
         trouble = await self._peer.reset()
-        log = Log([_answer(one) for one in begun], trouble=trouble)
+        log = Log([[_answer(answer) for answer in answers] for answers in begun], trouble=trouble)
         for name, events in streams.items():
             if not re.search(r"\.(states|tokens)$|^fence", name):
                 for event in filter(_is_compared, events):
                     log.streams.setdefault(_key(name, event), []).append(masked(event))
+        for name, events in log.streams.items():
+            if name.endswith(" presence"):
+                log.streams[name] = _presence(events)
         return log
 
-    async def _perform(self, step: Json) -> asyncio.Future[Json] | None:
-        begun: asyncio.Future[Json] | None = None
+    async def _perform(self, step: Json) -> Sequence[asyncio.Future[Json]]:
+        """Perform a step; return the answers to its calls, which may wait for later steps."""
+        begun: list[asyncio.Future[Json]] = []
         match step:
             case {"client": name, "as": user, "options": options}:
-                begun = await self._new(name, user, {**OPTIONS, **options})
-            case {"by": by} if by in self._missing:
-                return None
-            case {"do": do, "by": by, "with": given}:
-                begun = self._peer.begin(do, by, self._world.fill(self._filled(given)))
-                if do != "take":
-                    await asyncio.wait([begun], timeout=SHORT)
-                self._remember(do, given, begun)
+                begun = [await self._new(name, user, {**OPTIONS, **options})]
+            case {"do": _}:
+                begun = self._begin(step)
+                await self._answered(begun, [step])
             case {"rotate": name}:
                 await self._rotate(self._clients[name])
+            case {"outage": steps}:
+                lost = await self._on_line("websocket")
+                self._wire.block("refuse")
+                self._wire.cut()
+                await self._settle(lost, frozenset())
+                begun = [answer for one in steps for answer in self._begin(one)]
+                self._wire.block(None)
+                await self._settle(lost)
+                await self._answered(begun, steps)
+            case {"server": "restart"}:
+                lost = await self._on_line("websocket", "sse")
+                await self._world.stop()
+                await self._world.start()
+                await self._settle(lost)
+            case {"wire": act, **given}:
+                lost = await self._on_line("websocket")
+                if act == "close":
+                    await self._wire.close(given["code"])
+                else:
+                    self._wire.cut()
+                await self._settle(lost)
             case _:
-                await self._interrupt(step)
+                raise AssertionError(step)
         await self._fence()
         return begun
+
+    def _begin(self, step: Json) -> list[asyncio.Future[Json]]:
+        do, by = step["do"], step["by"]
+        if by in self._missing:
+            return []
+        if do == "take" and by in self._taking and not self._taking[by].done():
+            return []  # of two that wait, either may take the next message
+        begun = self._peer.begin(do, by, self._world.fill(self._filled(step["with"])))
+        if do == "take":
+            self._taking[by] = begun
+        return [begun]
+
+    async def _answered(self, begun: Sequence[asyncio.Future[Json]], steps: Sequence[Json]) -> None:
+        """Wait for the answers, except for messages, which may come later or never."""
+        waiting = set(begun) - set(self._taking.values())
+        if waiting:
+            await asyncio.wait(waiting, timeout=SHORT)
+        if len(begun) == len(steps) == 1:
+            self._remember(steps[0]["do"], steps[0]["with"], begun[0])
 
     async def _new(self, name: str, user: str, options: Json) -> asyncio.Future[Json]:
         if options.get("get_token") == "ask":
@@ -188,27 +230,21 @@ class Play:
                 async with asyncio.timeout(SHORT), client.changed:
                     await client.changed.wait_for(lambda: client.asked > before)
 
-    async def _interrupt(self, step: Json) -> None:
-        """Cut connections or restart the server; wait until each lost client has settled."""
-        lost = [
+    async def _on_line(self, *transports: str) -> list[tuple[_Client, int]]:
+        """The connected clients, and the number of changes after which they are not any more."""
+        return [
             (client, client.changes + 1)
             for name, client in self._clients.items()
-            if client.state == "connected"
-            and ("server" in step or await self._transport(name) == "websocket")
+            if client.state == "connected" and await self._transport(name) in transports
         ]
-        match step:
-            case {"server": "restart"}:
-                await self._world.stop()
-                await self._world.start()
-            case {"wire": "cut"}:
-                self._wire.cut()
-            case {"wire": "close", "code": code}:
-                await self._wire.close(code)
-            case _:
-                raise AssertionError(step)
+
+    async def _settle(
+        self, lost: Sequence[tuple[_Client, int]], states: frozenset[str] = RESTING
+    ) -> None:
+        """Wait until these clients changed their state, to one of these if there are any."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(PATIENCE):
-                await asyncio.gather(*(client.reach(changes) for client, changes in lost))
+            async with asyncio.timeout(SHORT):
+                await asyncio.gather(*(one.reach(changes, states) for one, changes in lost))
 
     async def _transport(self, name: str) -> object:
         return (await self._peer.ask("info", name))["gives"]["transport"]
@@ -250,15 +286,36 @@ class Play:
                 return
 
 
-def _answer(begun: asyncio.Future[Json] | None) -> Any:
-    if begun is None or not begun.done() or begun.cancelled() or begun.exception():
+def _answer(begun: asyncio.Future[Json]) -> Any:
+    if not begun.done() or begun.cancelled() or begun.exception():
         return None
     return masked({name: value for name, value in begun.result().items() if name != "id"})
 
 
 def _is_compared(event: Json) -> bool:
-    """How often a connection fails meanwhile depends on the time."""
-    return "error" not in event or event["error"]["type"] != "ConnectionFailed"
+    """Whether it depends on the program alone.
+
+    How often a connection fails, and how deltas of a stream are joined, depends on the time.
+    """
+    if "error" in event:
+        return bool(event["error"]["type"] != "ConnectionFailed")
+    return event.get("event") != "delta" and not _is_brief(event.get("message"))
+
+
+def _member(value: Json) -> str:
+    return str(value["user_id"])
+
+
+def _is_brief(message: Any) -> bool:
+    """Whether it is a request or a reply, which the server forgets after a second."""
+    return isinstance(message, dict) and message.get("ttl") == 1
+
+
+def _presence(events: Sequence[Json]) -> list[Any]:
+    """The changes, and the members at the end: clients join in any order after a restart."""
+    changes = [event["presence"] for event in events]
+    each = [f"{one['change']} {(one.get('member') or {}).get('user_id')}" for one in changes]
+    return [sorted(each), sorted(one["user_id"] for one in changes[-1]["members"])]
 
 
 def _key(name: str, event: Json) -> str:
@@ -275,7 +332,9 @@ def masked(value: Any, key: str = "") -> Any:
         case dict():
             return {name: masked(item, name) for name, item in value.items()}
         case list():
-            return [masked(item, key) for item in value]
+            found = [masked(item, key) for item in value if not _is_brief(item)]
+            members = all(isinstance(item, dict) and "joined_at" in item for item in found)
+            return sorted(found, key=_member) if members else found
         case str() if key in UNLIKE:
             return "#"
         case int() | float() if key in UNLIKE:

@@ -1,6 +1,7 @@
 """Random programs: valid and invalid calls of a few clients, cut connections and restarts.
 
-A program is a list of steps as in scenarios. `rotate` lets the token of a client expire. A value
+A program is a list of steps as in scenarios. `rotate` lets the token of a client expire, and the
+steps of an `outage` run while no WebSocket gets through. A value
 `{"$first": "id"}` stands for that of the first message of the history that was read last.
 """
 
@@ -59,6 +60,7 @@ class _Generator:
         self._responders: list[str] = []
         self._readers = 0
         self._count = 0
+        self._leaves = False
         self._weights: dict[Callable[[], None], int] = {
             self._client: 5,
             self._connect: 3,
@@ -77,6 +79,7 @@ class _Generator:
             self._close: 2,
             self._info: 2,
             self._network: 6,
+            self._outage: 4,
             self._rotate: 2,
             self._request: 4,
             self._respond: 4,
@@ -155,6 +158,7 @@ class _Generator:
             receive_queue=[{"messages": n, "policy": p} for n in (1, 3) for p in ("gap", "error")],
             send_queue=[{"messages": 1, "policy": p} for p in ("error", "block", "drop_oldest")],
         )
+        self._leaves |= options.get("transport") == "auto"
         name = name or f"c{len(self._clients)}"
         self.steps.append({"client": name, "as": self._any(USERS), "options": options})
         if name not in self._clients:
@@ -198,6 +202,16 @@ class _Generator:
             )
         )
 
+    def _outage(self) -> None:
+        """Calls that wait until the clients are connected again."""
+        if self._leaves:
+            return  # one that changes its transport meanwhile
+        steps, self.steps = self.steps, []
+        clients, self._clients = self._clients, [self._someone()]  # whose calls keep their order
+        for _ in range(self._random.randint(1, 3)):
+            self._any((self._publish, self._publish, self._publish_each, self._on_subscription))()
+        self.steps, self._clients = [*steps, {"outage": self.steps}], clients
+
     # ---------------------------------------------------------------- subscriptions
 
     def _subscribe(self, sub: str | None = None, by: str | None = None) -> None:
@@ -208,7 +222,7 @@ class _Generator:
             history=[0, 1, 2, 5, 100, 10_000],
             since=[0, {"$now": -60_000}, {"$now": 60_000}],
             after=[{self._topic(): n} for n in (0, 1, 5, 1000)],
-            types=[["message"], ["token"], ["a", "b"], []],
+            types=[["message"], ["token"], ["a", "b"]],
             presence=[True, False, {"status": "typing"}, {"x": 1, "name": "Al"}],
         ) | self._maybe(0.1, queue=[{"messages": n, "policy": "gap"} for n in (1, 2, 3)])
         if mode == "acting":

@@ -279,7 +279,7 @@ class Peer:
         try:
             async for event in reader:
                 kind = "start" if isinstance(event, Started) else type(event).__name__.lower()
-                tell({"see": name, "event": kind, "text": reader.text, "stale": reader.stale})
+                tell({"see": name, "event": kind})
             final = await reader.final()
             tell({"see": name, "final": final.reason, "text": final.text})
         except PubSubError as problem:

@@ -256,7 +256,7 @@ async function write(by: string, { topic, pieces, end, ...options }: Given): Pro
 async function readingStream(name: string, reader: StreamReader): Promise<void> {
   try {
     for await (const event of reader) {
-      tell({ see: name, event: event.kind, text: reader.text, stale: reader.stale });
+      tell({ see: name, event: event.kind });
     }
     const final = await reader.final();
     tell({ see: name, final: final.reason, text: final.text });
