@@ -57,7 +57,7 @@ def test_each_value_of_the_file_is_passed_to_some_argument() -> None:
 async def _outcomes(
     call: Call, argument: Argument, peer: PeerProcess, world: World
 ) -> dict[str, str]:
-    """Make the call with every value, all at once on one client."""
+    """Make the call with every value on one client."""
     client = argument.path
     # An id is unique for each sender.
     token = world.token(f"{peer.language}-root", kind="admin")
@@ -77,6 +77,8 @@ async def _outcomes(
             given["sub"] = f"{argument.path} {name}"
         by = f"{client} {name}" if call.do == "new" else client
         begun[name] = peer.begin(call.do, by, given)
+        if call.do == "update_presence":  # the newest replaces those that wait
+            await asyncio.wait([begun[name]], timeout=PATIENCE)
     await asyncio.wait(begun.values(), timeout=PATIENCE)
     if call.do != "new":
         await peer.ask("close", client, timeout=0)
