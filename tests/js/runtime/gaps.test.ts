@@ -10,8 +10,8 @@ import {
   MessagesMissed,
   type Subscription,
 } from '../../../js/src/index.js';
-import { missed } from '../../../js/src/runtime/subscription.js';
 import type { Inbox } from '../../../js/src/runtime/inbox.js';
+import { missed } from '../../../js/src/runtime/subscription.js';
 import { take } from './server.js';
 import { type FakePeer, turns, virtualClient } from './virtual.js';
 

@@ -1,6 +1,6 @@
 /** The events and effects of a session as data, for traces and logs of simulations. */
 
-import { type Loose, compact } from '../../../js/src/compact.js';
+import { compact, type Loose } from '../../../js/src/compact.js';
 import { needsDialect } from '../../../js/src/dialects/needs_dialect.js';
 import { PlainDialect } from '../../../js/src/dialects/plain/plain_dialect.js';
 import type { Gap as GapOf } from '../../../js/src/gap.js';
@@ -14,7 +14,18 @@ import type {
   ServerFrame,
 } from '../../../js/src/generated/wire.js';
 import { Operations } from '../../../js/src/session/operations.js';
-import type { DeliveryPorts, Outcome, OutcomePort, Ports, Publish, Rejected, StateChanged, Subscribe, TimerName, TransportName } from '../../../js/src/session/ports.js';
+import type {
+  DeliveryPorts,
+  Outcome,
+  OutcomePort,
+  Ports,
+  Publish,
+  Rejected,
+  StateChanged,
+  Subscribe,
+  TimerName,
+  TransportName,
+} from '../../../js/src/session/ports.js';
 import { type OperatedSession, Session } from '../../../js/src/session/session.js';
 import type { SessionOptions } from '../../../js/src/settings/session.js';
 import type { PresenceChange, TokenReason } from '../../../js/src/values.js';

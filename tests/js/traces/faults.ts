@@ -100,11 +100,7 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
     'life - options.refreshMargin',
     '0',
   ),
-  'a short token is renewed too early': replaced(
-    'attempts.ts',
-    'Math.floor((life * 4) / 5)',
-    '1',
-  ),
+  'a short token is renewed too early': replaced('attempts.ts', 'Math.floor((life * 4) / 5)', '1'),
   'a forgotten token keeps its life': replaced('attempts.ts', 'this._life = undefined;'),
 
   // ---------------------------------------------------------------- choice of transport
@@ -146,7 +142,11 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
     'false',
   ),
   'a close code has no name': replaced('events.ts', 'close === given', 'false'),
-  'the expiry of a token is read with the wrong clock': replaced('operations.ts', 'end - now', 'end'),
+  'the expiry of a token is read with the wrong clock': replaced(
+    'operations.ts',
+    'end - now',
+    'end',
+  ),
   'the publish budget leaves no reserve': replaced(
     'operations.ts',
     'burst: rate - ',
