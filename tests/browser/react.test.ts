@@ -117,6 +117,32 @@ test('messages and members are rendered once per frame, only the newest', async 
   await shot(page, 'react-chat');
 });
 
+test('older messages are loaded before those that arrive, in StrictMode, each once', async (t) => {
+  const server = await startServer(t);
+  const bob = server.client({ token: server.token('--user', 'bob', '--service') });
+  const publish = (from: number, to: number) =>
+    bob.publishMany(
+      Array.from(
+        { length: to - from + 1 },
+        (_, n) => ['demo.older', { data: { text: `${from + n}` } }] as const,
+      ),
+    );
+  await publish(1, 8);
+  const page = await openChat(t, server);
+  await page.evaluate(() => seen.show('demo.older', 0));
+  await shows(page, '#status', 'live');
+  await shows(page, '#older', ' …');
+  await page.click('#older');
+  await shows(page, '#older', '6 7 8 …');
+  await publish(9, 9);
+  await shows(page, '#older', '6 7 8 9 …');
+  await page.click('#older');
+  await shows(page, '#older', '3 4 5 6 7 8 9 …');
+  await page.click('#older');
+  await shows(page, '#older', '1 2 3 4 5 6 7 8 9');
+  assert.deepEqual(await page.evaluate(() => seen.problems), []);
+});
+
 test('a denied topic is shown as an error, and no topic means no subscription', async (t) => {
   const server = await startServer(t);
   const page = await openChat(t, server);

@@ -6,7 +6,7 @@ import { StrictMode, useState } from 'react';
 import { flushSync } from 'react-dom';
 import { createRoot } from 'react-dom/client';
 
-const { PubSubProvider, useTopic, usePresence, useConnection } = createHooks<{
+const { PubSubProvider, useTopic, useHistory, usePresence, useConnection } = createHooks<{
   [room: `demo.${string}`]: { readonly text: string };
 }>();
 
@@ -64,6 +64,7 @@ function App({ room }: { readonly room: string | null }) {
         <State />
         <Room room={room as `demo.${string}`} />
         <People room={room} />
+        {room === 'demo.older' && <Older room={room} />}
       </PubSubProvider>
     </StrictMode>
   );
@@ -103,6 +104,17 @@ function Room({ room }: { readonly room: `demo.${string}` }) {
         <input value={draft} onChange={(event) => setDraft(event.target.value)} />
       </form>
     </section>
+  );
+}
+
+function Older({ room }: { readonly room: 'demo.older' }) {
+  const { messages: live } = useTopic(room);
+  const { messages, loadOlder, hasOlder } = useHistory(room, live, { page: 3 });
+  return (
+    <button type="button" id="older" onClick={loadOlder}>
+      {messages.map(({ data }) => data.text).join(' ')}
+      {hasOlder && ' …'}
+    </button>
   );
 }
 
