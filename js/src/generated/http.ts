@@ -37,7 +37,7 @@ export interface PublishRequest {
 
 /** Whether a value read from JSON is a PublishRequest. */
 export const isPublishRequest: Guard<PublishRequest> = /* @__PURE__ */ shape(
-  'type?:id data:any ttl?:int id?:id meta?:object',
+  'type?:id data:any ttl?:count id?:id meta?:object',
 );
 
 /** Answer to a publish. */

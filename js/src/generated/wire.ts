@@ -131,7 +131,7 @@ export interface Publication {
 
 /** Whether a value read from JSON is a Publication. */
 export const isPublication: Guard<Publication> = /* @__PURE__ */ shape(
-  'topic:topic type?:id data:any ttl?:int id?:id meta?:object',
+  'topic:topic type?:id data:any ttl?:count id?:id meta?:object',
 );
 
 /** One connected client of a topic. HIP-56 Presence. */

@@ -47,18 +47,24 @@ interface Given {
   readonly isPair?: boolean | undefined;
 }
 
-/** The problem of a field of a message. */
-const EXPECTED: Readonly<Record<string, string>> = {
-  type: 'must be a text of 1 to 128 characters',
-  ttl: 'must be a whole number of seconds, 0 or more',
-  id: 'must be a text of 1 to 128 characters',
-  meta: 'must be an object',
-  message: 'is not valid',
+const REMEDIES: Readonly<Record<string, string>> = {
+  type: 'Pass a string of 1 to 128 characters.',
+  ttl: 'Give whole seconds from 0 to 9007199254740991; 0 stores nothing.',
+  id: 'Pass a string of 1 to 128 characters, or leave it out.',
+  meta: 'Pass an object of JSON values, or leave it out.',
 };
 
+/** The problem of a field of a message. */
 function problemOf(field: string, value: unknown): string {
-  const isHalved = typeof value === 'string' && !isPaired(value);
-  return isHalved ? 'contains half of a surrogate pair' : `${EXPECTED[field]}`;
+  if (field === 'message') return 'is not valid';
+  if (typeof value === 'number' && field === 'ttl') {
+    const whole = Number.isInteger(value);
+    return `is ${value < 0 ? 'negative' : whole ? 'too large' : 'not a whole number'}`;
+  }
+  if (typeof value !== 'string' || field === 'ttl' || field === 'meta') return `is ${kind(value)}`;
+  return isPaired(value)
+    ? `is ${value ? 'too long' : 'empty'}`
+    : 'contains half of a surrogate pair';
 }
 
 /**
@@ -144,7 +150,9 @@ function refuse(topic: unknown, message: unknown, limit: number, given: Given): 
   });
   if (!wrong) checkPublication({ topic: name, data, ...(meta && { meta }) }, limit);
   const field = wrong?.name ?? 'message';
+  if (!DEVELOPMENT) throw new InvalidOption(undefined, { field, topic: name });
   throw new InvalidOption(`\`${field}\` ${problemOf(field, options[field])}.`, {
+    remedy: REMEDIES[field],
     field,
     topic: name,
   });

@@ -304,7 +304,7 @@ export class Driver implements Owner, Ports {
   /** The options of a call that begins now, with the timeout in force. */
   timed<Options extends Waiting>(options: Options): Options & Timed {
     const { timeout = this.options.operationTimeout } = options;
-    if (DEVELOPMENT) checkNumber('timeout', timeout, [0, TIME[1], TIME[2]]);
+    if (DEVELOPMENT) checkNumber('timeout', timeout, TIME);
     return { ...options, timeout, end: this.clock.now() + timeout };
   }
 
@@ -345,7 +345,9 @@ export class Driver implements Owner, Ports {
   /** Settle the publishes and end. */
   async close(milliseconds: number | undefined): Promise<void> {
     const { clock } = this;
-    const options = this.timed({ timeout: milliseconds ?? this.options.closeTimeout });
+    const timeout = milliseconds ?? this.options.closeTimeout;
+    if (DEVELOPMENT) checkNumber('timeout', timeout, [0, TIME[1], TIME[2]]);
+    const options = { timeout, end: clock.now() + timeout };
     const states = this.states();
     this._closing = true;
     // Calls that wait for the operations are earlier.

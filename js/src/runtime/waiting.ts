@@ -4,7 +4,7 @@ import type { Clock } from '../clock.js';
 
 /** Options of every operation that waits. */
 export interface Waiting {
-  /** Milliseconds; default `operationTimeout`. */
+  /** Milliseconds, from 1 to a day; default `operationTimeout`. */
   readonly timeout?: number | undefined;
   /** Cancels the call; the promise then rejects with the reason of the signal. */
   readonly signal?: AbortSignal | undefined;

@@ -1110,10 +1110,8 @@ test('a text is a source', async () => {
 
 test('a reader of a pattern is refused', async () => {
   const server = await started();
-  const reader = readStream(server.client(), 'chat.*.abc');
-  const refused = { code: 'invalid_topic', topic: 'chat.*.abc', message: /without wildcards/ };
-  await assert.rejects(within(server, reader.final()), refused);
-  await assert.rejects(within(server, collect(reader)), refused);
+  const refused = { code: 'invalid_topic', topic: 'chat.*.abc' };
+  assert.throws(() => readStream(server.client(), 'chat.*.abc'), refused);
   await server.stop();
 });
 

@@ -129,7 +129,7 @@ class Publication(Payload):
     topic: Topic
     type: Annotated[str, Field(max_length=128, min_length=1)] = "message"
     data: Any
-    ttl: Annotated[int | None, Field(ge=0)] = None
+    ttl: Annotated[int | None, Field(ge=0, le=9007199254740991)] = None
     id: MessageId | None = None
     meta: dict[str, Any] | None = None
 
@@ -313,7 +313,7 @@ class PublishFrame(Model):
     topic: str | None = None
     data: Any | None = None
     message_type: str | None = None
-    ttl: Annotated[int | None, Field(ge=0)] = None
+    ttl: Annotated[int | None, Field(ge=0, le=9007199254740991)] = None
     id: str | None = None
     ref: Annotated[str | None, Field(max_length=64, min_length=1)] = None
 
@@ -573,7 +573,7 @@ class PublishRequest(Payload):
 
     type: Annotated[str, Field(max_length=128, min_length=1)] = "message"
     data: Any
-    ttl: Annotated[int | None, Field(ge=0)] = None
+    ttl: Annotated[int | None, Field(ge=0, le=9007199254740991)] = None
     id: MessageId | None = None
     meta: dict[str, Any] | None = None
 

@@ -46,7 +46,7 @@ PRESENCE_UPDATE: Final = "presence.update"
 
 _REMEDIES: Final = {
     "type": "Pass a str of 1 to 128 characters.",
-    "ttl": "Give whole seconds or a timedelta of them, 0 or more; 0 stores nothing.",
+    "ttl": "Give whole seconds or a timedelta, from 0 to 9007199254740991; 0 stores nothing.",
     "id": "Pass a str of 1 to 128 characters, or leave it out.",
     "meta": "Pass a dict of JSON values, or leave it out.",
 }
@@ -56,6 +56,7 @@ _PROBLEMS: Final = {
     "string_too_long": "is too long",
     "string_unicode": "contains half of a surrogate pair",
     "greater_than_equal": "is negative",
+    "less_than_equal": "is too large",
 }
 """What is wrong, by pydantic's type of the error; for the others, the Python type is wrong."""
 
