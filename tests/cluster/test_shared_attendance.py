@@ -14,7 +14,8 @@ import pytest
 from pubsub_server.errors import ServiceError
 from pubsub_server.hub import large_subscriptions, shared_attendance, stream_pace
 from pubsub_server.hub.attendance import snapshot_bytes
-from pubsub_server.shared import turns
+from pubsub_server.listeners.websocket.encoder import SOCKET
+from pubsub_server.shared import member_lists, turns
 from pubsub_server.shared.connection import PAUSED
 from pubsub_server.shared.roster import MemberChange, Present
 from tests.cluster.fleet import BOUND, meeting, peer, stream
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from pubsub_server.auth.identity import Identity
     from pubsub_server.testing import RunningServer
     from tests.cluster.store import Store
-    from tests.interop.peer import Socket
+    from tests.interop.peer import Json, Socket
 
     Read = Callable[[Sequence[str]], Awaitable[Present]]
 
@@ -185,6 +186,36 @@ async def test_the_list_of_a_topic_is_read_and_encoded_once_for_all_who_wait_for
             assert sorted(users(await snapshot(other))) == sorted(names)
         assert (reads, encoded) == (2, 2)
         assert not waiting
+
+
+async def test_a_list_has_metadata_up_to_its_maximum_size(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ["bob", "ann", "cid", "dan", "eve"]
+    async with meeting(store, names) as ((node, _), clients):
+        for client in clients:
+            await client.subscribe(TOPIC, presence=False)
+            update = {"topic": TOPIC, "data": {"text": "x" * 100}, "ref": "1"}
+            await client.send({"type": "presence.update", **update})
+            await client.until("published")
+        watcher, attendance = clients[0], Reading(node).attendance
+        await watcher.subscribe("demo.*")
+        await snapshot(watcher)
+
+        async def shown_again() -> Json:
+            attendance.missed([TOPIC], anything=False)
+            return await watcher.until("presence.snapshot")
+
+        whole = await shown_again()
+        size = len(SOCKET.frame(whole))
+        # What the store has of them is larger.
+        present = await attendance._roster.read([TOPIC])
+        assert sum(len(shown) for _, shown in present.members[TOPIC].values()) > size
+        for limit, has_metadata in ((size, True), (size - 1, False)):
+            monkeypatch.setattr(member_lists, "MEMBERS_BYTES", limit)
+            members = (await shown_again())["members"]
+            assert sorted(users(members)) == sorted(names)
+            assert all(("metadata" in each) is has_metadata for each in members)
 
 
 async def test_those_who_wait_for_the_next_list_fail_with_a_store_that_does_not_answer(
