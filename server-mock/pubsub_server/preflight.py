@@ -88,10 +88,10 @@ def _doubts(settings: Settings) -> Iterator[str]:
 
 
 def _memory(settings: Settings) -> Iterator[str]:
-    limit = memory_limit()
-    if settings.dev or settings.on_redis or limit is None:
+    if settings.dev or settings.on_redis:
         return
-    if settings.history_max_bytes > limit // 2:
+    limit = memory_limit()
+    if limit is not None and settings.history_max_bytes > limit // 2:
         yield (
             f"history_max_bytes ({settings.history_max_bytes:,} bytes) is more than half of the"
             f" memory that the server may use ({limit:,} bytes), so the kernel may end it when much"

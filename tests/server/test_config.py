@@ -476,6 +476,16 @@ def test_more_history_than_the_memory_can_hold_is_a_warning(
     assert preflight.warnings(load(given)) == []
 
 
+@pytest.mark.parametrize("given", [{"dev": True}, {"redis_url": "redis://redis"}])
+def test_the_memory_is_not_measured_for_a_server_that_retains_little_in_it(
+    monkeypatch: pytest.MonkeyPatch, given: dict[str, object]
+) -> None:
+    measured: list[None] = []
+    monkeypatch.setattr(preflight, "memory_limit", lambda: measured.append(None))
+    assert preflight.warnings(load(given)) == []
+    assert not measured
+
+
 def test_an_access_rule_that_never_applies_is_a_warning(tmp_path: Path) -> None:
     file = tmp_path / "rules.yaml"
     who = {"authenticated": True}

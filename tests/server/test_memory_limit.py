@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -46,3 +47,10 @@ def test_the_limit_is_the_lowest_one_of_the_groups_and_the_machine(
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(f"{limit}\n")
     assert memory_limit(tmp_path) == (expected or machine)
+
+
+def test_a_system_without_sysconf_has_no_known_limit(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delattr(os, "sysconf")
+    assert memory_limit(tmp_path) is None

@@ -29,7 +29,7 @@ def _limits(root: Path) -> Iterator[int]:
     try:
         yield os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         groups = (root / "proc/self/cgroup").read_text().splitlines()
-    except (OSError, ValueError):  # not Linux
+    except (AttributeError, OSError, ValueError):  # not Linux; Windows has no `sysconf`
         return
     for group in groups:
         _, controllers, path = group.split(":", 2)
