@@ -290,6 +290,44 @@ def test_a_disk_that_hangs_is_logged_with_its_remedy_and_at_shutdown(
     assert caplog.messages == [*([too_slow] if sink.dropped else []), lost]
 
 
+@pytest.mark.parametrize("count", [1, 2])
+def test_the_last_batch_of_a_disk_that_hangs_at_shutdown_is_counted(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    count: int,
+) -> None:
+    begun, goes_on = threading.Semaphore(0), threading.Semaphore(0)
+
+    def hang(descriptor: int, data: bytes) -> int:
+        if threading.current_thread().name == "audit":
+            begun.release()
+            goes_on.acquire(timeout=10)
+        return write(descriptor, data)
+
+    def begin_last_batch(timeout: float) -> None:
+        goes_on.release()
+        assert begun.acquire(timeout=10)
+
+    write = os.write
+    monkeypatch.setattr(os, "write", hang)
+    file = tmp_path / "audit.jsonl"
+    sink: Any = FileSink(file)
+    sink.put({"n": -1})
+    assert begun.acquire(timeout=10)
+    for number in range(count):
+        sink.put({"n": number})
+    with monkeypatch.context() as patch:
+        # The thread takes the end marker with the last records.
+        patch.setattr(sink._thread, "join", begin_last_batch)
+        sink.close()
+    goes_on.release()
+    sink._thread.join(10)
+    assert caplog.messages == [
+        f"audit_file {file}: {count} records were not written before shutdown"
+    ]
+
+
 def test_records_that_cannot_be_written_are_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,6 +12,7 @@ import os
 import queue
 import threading
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Protocol
 
 import orjson
@@ -181,15 +182,13 @@ class FileSink:
         """Writes waiting records within a few seconds, and ends."""
         if not self._thread.is_alive():
             return
-        try:
+        with suppress(queue.Full):
             self._queue.put(None, timeout=timeout)
             self._thread.join(timeout)
-        except queue.Full:
-            ended = 0
-        else:
-            ended = 1
         if self._thread.is_alive():
-            left = self._queue.qsize() - ended + self._writing
+            # The thread may have taken the end marker.
+            with self._queue.mutex:
+                left = self._writing + sum(each is not None for each in self._queue.queue)
             _LOG.error(
                 "audit_file %s: %d records were not written before shutdown", self._file, left
             )
