@@ -30,7 +30,7 @@ SNAPSHOTS_MAX = 1_000
 AT_ONCE: Final = 100
 """Maximum members in snapshots that are sent at once."""
 SHARED_FOR: Final = 1.0
-"""Seconds for which a large snapshot is kept for other subscribers, unless the members change."""
+"""Maximum seconds for which a large snapshot is kept for other subscribers."""
 LEAVES: Final = 250
 """Maximum topics that a client leaves in one turn of the loop."""
 
@@ -45,7 +45,7 @@ class Attendance:
     def __init__(self, core: Core) -> None:
         self._core = core
         self._pace = StreamPace(core.wheel, self._show_streams)
-        # Large snapshots of topics, by encoder.
+        # Large snapshots of topics, by encoder; none after a change of the members.
         self._shared: dict[str, dict[Encoder, bytes]] = {}
 
     def enter(self, connection: Connection, topic: str) -> None:
@@ -226,16 +226,14 @@ class Attendance:
         shared = self._shared.get(topic)
         if shared is None:
             shared = self._shared[topic] = {}
-            drop = functools.partial(self._drop_shared, topic, shared)
-            core.wheel.call(drop, core.clock() + SHARED_FOR)
+            core.wheel.call(functools.partial(self._drop_shared, topic), core.clock() + SHARED_FOR)
         data = shared.get(encoder)
         if data is None:
             data = shared[encoder] = self._snapshot(encoder, topic)
         return data
 
-    def _drop_shared(self, topic: str, shared: dict[Encoder, bytes], now: float) -> None:
-        if self._shared.get(topic) is shared:
-            del self._shared[topic]
+    def _drop_shared(self, topic: str, now: float) -> None:
+        del self._shared[topic]
 
     def _snapshot(self, encoder: Encoder, topic: str) -> bytes:
         return snapshot_bytes(encoder, topic, [member_json(m) for m in self.local(topic)])
@@ -250,7 +248,8 @@ class Attendance:
         id: str | None = None,
     ) -> None:
         core = self._core
-        self._shared.pop(topic, None)
+        if shared := self._shared.get(topic):
+            shared.clear()
         core.stats.presence_changes += 1
         core.delivery.close_run()
         watchers = core.router.watchers(topic)

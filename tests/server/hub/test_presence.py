@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -322,3 +323,18 @@ async def test_a_large_list_is_encoded_once_for_all_who_wait_for_it(
     # It is not kept in memory for ever.
     rig.advance(10)
     assert not rig.hub.attendance._shared
+
+
+async def test_a_large_list_is_not_kept_in_memory_after_a_change(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(attendance, "AT_ONCE", 1)
+    rig = Rig()
+    alice, bob, watcher = [await rig.client(name) for name in ("alice", "bob", "watcher")]
+    alice.subscribe("a")
+    bob.subscribe("a")
+    watcher.say("subscribe", topics=["*"])
+    data = rig.hub.attendance._shared["a"][SOCKET]
+    holders = sys.getrefcount(data)
+    alice.say("presence.update", topic="a", data={"status": "away"})
+    assert sys.getrefcount(data) == holders - 1
