@@ -115,13 +115,29 @@ def test_a_replay_by_time_over_two_numberings_is_complete_and_reports_the_reset(
     assert reported(chosen(wanted, None, START, START + 1))[3] is False
 
 
-@pytest.mark.parametrize(("lost", "repeated"), [(NOW, []), (0, [START, START + 1])])
+LOST = NOW + 3
+"""Unix ms of a failover: positions from `LOST * 1000` on were not assigned before it."""
+
+
+@pytest.mark.parametrize(
+    ("mark", "lost", "repeated"),
+    [
+        (START + 2, LOST, False),
+        (START + 2 * LEAP, LOST, False),
+        (LOST * 1000 - 1, LOST, False),
+        # It is of another service, or of a clock that was ahead.
+        (LOST * 1000, LOST, True),
+        (START + 10**9, LOST, True),
+        # The log has its end.
+        (START + 2, 0, True),
+    ],
+)
 def test_a_subscriber_ahead_of_a_log_that_has_lost_its_end_gets_nothing_again(
-    lost: int, repeated: list[int]
+    mark: int, lost: int, repeated: bool
 ) -> None:
-    entries = [Entry("demo.x", f"m{seq}", 1, seq, NOW + 1, b"{}") for seq in (START, START + 1)]
-    log = Log(START, START + 1, 1, lost, len(entries), entries)
-    for mark in (START + 2, START + 2 * LEAP):
-        for live_after in (None, START + 1, mark):
-            choice = choose("demo.x", log, Wanted(None, {"demo.x": mark}, None), NOW, live_after)
-            assert reported(choice) == (repeated, START + 1, False, True)
+    seqs = [START, START + 1]
+    entries = [Entry("demo.x", f"m{seq}", 1, seq, LOST + 1, b"{}") for seq in seqs]
+    log = Log(START, START + 1, NOW, lost, len(entries), entries)
+    for live_after in (None, START + 1, mark):
+        choice = choose("demo.x", log, Wanted(None, {"demo.x": mark}, None), LOST, live_after)
+        assert reported(choice) == (seqs if repeated else [], START + 1, False, True)

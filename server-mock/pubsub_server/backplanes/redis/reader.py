@@ -363,8 +363,9 @@ def choose(topic: str, log: Log, wanted: Wanted, now: int, live_after: int | Non
         )
     elif wanted.newest is not None:
         entries, _ = log.newer(0, now)
-    if mark is not None and mark > log.last and log.lost > log.latest:
-        # The store has lost the end of the log, and the subscriber has everything before it.
+    if mark is not None and log.last < mark <= end_of_lost(log.lost) and log.lost > log.latest:
+        # The store has lost the end of the log, and the subscriber has everything before it. A
+        # higher position is of another service.
         return Chosen(topic, (), log.last, truncated=False, reset=True)
     if wanted.newest is not None and wanted.newest < len(entries):
         entries = entries[len(entries) - wanted.newest :]
