@@ -280,6 +280,32 @@ async def test_a_page_with_only_malformed_messages_does_not_end_the_history(
         assert await read(api, after=0) == [1, 2, 3, 10, 11, 12]
 
 
+@pytest.mark.parametrize("at", [6, 7])
+@pytest.mark.parametrize("left_out", [(), ("id",), ("seq",), ("id", "seq")])
+@pytest.mark.parametrize("with_positions", [False, True])
+async def test_a_malformed_message_at_the_end_of_a_page_does_not_end_the_history(
+    api: HttpApi, peer: Peer, at: int, left_out: tuple[str, ...], with_positions: bool
+) -> None:
+    whole = log(1, 12)
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        query = dict(request.url.params)
+        if with_positions and "before_seq" in query:
+            query["before"] = f"m{query['before_seq']}"
+        body = json.loads(whole(httpx.Request("GET", "http://a", params=query)).content)
+        for message in body["messages"]:
+            if message["seq"] == at:
+                del message["topic"]
+                for name in left_out:
+                    del message[name]
+        return ok(body)
+
+    peer.answer = answer
+    others = [seq for seq in range(1, 13) if seq != at]
+    assert await read(api) == others
+    assert await read(api, after=0) == others
+
+
 async def test_history_ends_where_no_message_of_a_page_shows_its_place(
     api: HttpApi, peer: Peer
 ) -> None:

@@ -71,14 +71,6 @@ export function publishBatch(messages: readonly Publication[]): Call<PublishResu
   };
 }
 
-/** The place of a message in the log of its topic, as far as known. */
-export interface Place {
-  /** Its id, which other senders can use, too. */
-  readonly id?: string | undefined;
-  /** Its position. */
-  readonly seq?: number | undefined;
-}
-
 /** Selects messages of a topic. */
 export interface HistoryQuery {
   /** Only newer messages, Unix milliseconds. */
@@ -95,8 +87,10 @@ export interface HistoryQuery {
 
 /** A page of history, as far as it can be read. */
 export interface Page extends HistoryPage {
-  /** The places of its entries that have one, including malformed entries. */
-  readonly places: readonly Place[];
+  /** The ids of its entries that have one, including malformed entries. */
+  readonly ids: readonly string[];
+  /** The positions of its entries that have one, including malformed entries. */
+  readonly positions: readonly number[];
 }
 
 /** One page of the retained messages of a topic (H-072). */
@@ -110,9 +104,8 @@ export function history(topic: string, query: HistoryQuery): Call<Page> {
       const entries = listIn(answer, 'messages');
       return {
         messages: entries.map(readEnvelope).filter((entry) => typeof entry !== 'string'),
-        places: entries
-          .map((entry): Place => Object(withoutNulls(entry)))
-          .filter(({ id, seq }) => isCount(seq) || wordOf(id)),
+        ids: entries.map((entry) => wordOf(Object(entry).id)).filter((id) => id !== undefined),
+        positions: entries.map((entry) => Object(entry).seq).filter((seq) => isCount(seq)),
         has_more: answer['has_more'] === true,
       };
     },

@@ -28,14 +28,14 @@ export interface PageCursor {
  */
 export function beyond(
   { query, newest, hasFallen }: PageCursor,
-  { places }: Page,
+  { ids, positions }: Page,
   topic: string,
 ): PageCursor | undefined {
   const { before, before_seq, after } = query;
-  const { id, seq } = places.at(-1) ?? {};
-  const last = seq ?? id;
+  const position = positions.at(-1);
+  const last = position ?? ids.at(-1);
   if (last === undefined || last === newest) return undefined;
-  const falls = (seq as number) < (after ?? (before_seq as number));
+  const falls = (position as number) < (after ?? (before_seq as number));
   if (after === undefined) {
     if (before === undefined && before_seq !== undefined && !falls) {
       throw new Unsupported(DEVELOPMENT ? NO_POSITIONS : undefined, {
@@ -53,8 +53,8 @@ export function beyond(
   // Several senders can use one id; only some servers read the position.
   const next =
     after === undefined
-      ? { before: places[0]?.id, before_seq: places[0]?.seq }
-      : { after: seq ?? after };
+      ? { before: ids[0], before_seq: positions[0] }
+      : { after: position ?? after };
   return {
     query: { ...query, ...next },
     newest: last,

@@ -186,7 +186,7 @@ export class HttpApi implements Tokens {
     if (DEVELOPMENT) checkSelection(topic, options);
     const since = options.since === undefined ? undefined : unixMs(options.since);
     const { before: end, after } = options;
-    const { id: before, seq: before_seq }: calls.Place =
+    const { id: before, seq: before_seq }: Partial<Pick<Published, 'id' | 'seq'>> =
       typeof end === 'object' ? (end ?? {}) : { [typeof end === 'string' ? 'id' : 'seq']: end };
     const query = { since, before, before_seq, after };
     let cursor: PageCursor | undefined = { query, newest: after };

@@ -5,13 +5,14 @@
 import { DEVELOPMENT } from '../build.js';
 import { driverOf, type PubSub } from '../client.js';
 import type { Clock, TimerHandle } from '../clock.js';
-import { ClosedError, UsageError } from '../errors.js';
+import { ClosedError, InvalidTopic, UsageError } from '../errors.js';
 import type { JsonObject } from '../generated/wire.js';
 import { logText } from '../log_text.js';
 import { Stream } from '../runtime/handlers.js';
 import { onAbort } from '../runtime/waiting.js';
 import { checkNames, checkType } from '../settings/checks.js';
 import { checkName } from '../topic_names.js';
+import { isTopic } from '../topics.js';
 import type { Message } from '../values.js';
 import { addPiece, copyOf, isString, type Part, type Piece } from './parts.js';
 import type { Incoming, ReaderEffect, Reading } from './reading.js';
@@ -147,7 +148,8 @@ export class StreamReader implements AsyncIterable<StreamEvent>, AsyncDisposable
     private readonly _topic: string,
     private readonly _options: ReadStreamOptions,
   ) {
-    checkName(_topic, 'topic');
+    if (DEVELOPMENT) checkName(_topic, 'topic');
+    else if (!isTopic(_topic)) throw new InvalidTopic(undefined, { topic: _topic });
     if (DEVELOPMENT) checkNames('options', _options, ['id', 'sender', 'onCancel', 'signal']);
     checkType('onCancel', _options.onCancel, 'function');
     this._clock = driverOf(_client).clock;

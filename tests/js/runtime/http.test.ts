@@ -296,30 +296,42 @@ test('the history of a peer that ignores the position ends', async () => {
   http.close();
 });
 
-for (const leftOut of [undefined, 'seq', 'id']) {
-  const what = leftOut ? `, without ${leftOut},` : '';
-  test(`a page with only malformed messages${what} does not end the history`, async () => {
-    const { http, ps } = await peculiar((_, response) => {
-      const query = new URL(response.req.url ?? '', 'http://a').searchParams;
-      const [before, after] = ['before_seq', 'after'].map((name) => query.get(name));
-      const end = before ? Number(before) : Number(query.get('before')?.slice(1) ?? 13);
-      const from = Math.max(1, after ? Number(after) + 1 : end - 3);
-      const messages = [0, 1, 2].map((n) => {
-        const seq = from + n;
-        const given = { id: `m${seq}`, topic: 'a', type: 't', data: seq, timestamp: 9, seq };
-        if (seq < 4 || seq > 9) return given;
-        const { topic: _, ...malformed } = given;
-        return { ...malformed, ...(leftOut && { [leftOut]: undefined }) };
+for (const [first, last] of [
+  [4, 9],
+  [6, 6],
+  [7, 7],
+] as const) {
+  for (const leftOut of [undefined, 'id', 'seq'] as const) {
+    const what = leftOut ? ` without \`${leftOut}\`` : '';
+    test(`malformed messages ${first} to ${last}${what} do not end the history`, async () => {
+      const { http, ps } = await peculiar((_, response) => {
+        const query = new URL(response.req.url ?? '', 'http://a').searchParams;
+        const [before, after] = ['before_seq', 'after'].map((name) => query.get(name));
+        const end = before ? Number(before) : Number(query.get('before')?.slice(1) ?? 13);
+        const from = Math.max(1, after ? Number(after) + 1 : end - 3);
+        const length = after ? Math.min(3, 13 - from) : end - from;
+        const messages = Array.from({ length }, (__, n) => {
+          const seq = from + n;
+          const given = { id: `m${seq}`, topic: 'a', type: 't', data: seq, timestamp: 9, seq };
+          if (seq < first || seq > last) return given;
+          const { topic: _, ...malformed } = given;
+          return { ...malformed, ...(leftOut && { [leftOut]: undefined }) };
+        });
+        response.end(JSON.stringify({ messages, has_more: after ? from < 10 : from > 1 }));
       });
-      response.end(JSON.stringify({ messages, has_more: after ? from < 10 : from > 1 }));
+      // Without a position in a whole page, there is nothing to continue after.
+      for (const options of leftOut === 'seq' && last > first ? [{}] : [{}, { after: 0 }]) {
+        const got: unknown[] = [];
+        for await (const { data } of ps.history('a', options)) got.push(data);
+        const others = Array.from({ length: 12 }, (_, n) => n + 1);
+        assert.deepEqual(
+          got,
+          others.filter((seq) => seq < first || seq > last),
+        );
+      }
+      http.close();
     });
-    for (const options of leftOut === 'seq' ? [{}] : [{}, { after: 0 }]) {
-      const got: unknown[] = [];
-      for await (const { data } of ps.history('a', options)) got.push(data);
-      assert.deepEqual(got, [1, 2, 3, 10, 11, 12]);
-    }
-    http.close();
-  });
+  }
 }
 
 test('history ends where no message of a page shows its place', async () => {

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Final, Generic, TypeGuard, TypeVar, cast
 from urllib.parse import quote
 
 from pydantic import ValidationError
@@ -20,7 +20,6 @@ from hanzoai.pubsub.generated.wire import (
     BatchRequest,
     ErrorInfo,
     HistoryPage,
-    Message,
     Occupancy,
     PositionList,
     PositionsRequest,
@@ -38,6 +37,8 @@ from hanzoai.pubsub.wire.readings import read_envelope, read_member
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from hanzoai.pubsub.generated.wire import Message
 
 logger = logging.getLogger("hanzoai.pubsub")
 
@@ -81,27 +82,21 @@ class Call(Generic[T]):
     id: str | None = None
 
 
-class Place(NamedTuple):
-    """The place of a message in the log of its topic, as far as known.
-
-    Attributes:
-        id: Its id, which other senders can use, too.
-        seq: Its position.
-    """
-
-    id: str | None = None
-    seq: int | None = None
-
-
-class Page(HistoryPage):
+@dataclass(frozen=True, slots=True)
+class Page:
     """A page of history, as far as it can be read.
 
     Attributes:
-        ends: The places of its first and last entries, including malformed ones; None if no entry
-            has a place.
+        messages: Its messages, in order.
+        has_more: Whether the log continues beyond it.
+        ids: The ids of its entries that have one, including malformed entries.
+        positions: The positions of its entries that have one, including malformed entries.
     """
 
-    ends: tuple[Place, Place] | None = None
+    messages: Sequence[Message]
+    has_more: bool
+    ids: Sequence[str]
+    positions: Sequence[int]
 
 
 # ---------------------------------------------------------------- requests
@@ -337,41 +332,27 @@ def _batch_item(item: object, key: str | None) -> PublishResult:
 def _history_page(body: bytes) -> Page:
     try:
         page = HistoryPage.model_validate_json(body)
-        places = [Place(entry.id, entry.seq) for entry in page.messages]
     except ValidationError:
-        page, places = _odd_page(_json_object(body))
-    ends = (places[0], places[-1]) if places else None
-    fields: dict[str, Any] = {**dict(page), "ends": ends}
-    return Page.model_construct(**fields)
+        return _odd_page(_json_object(body))
+    messages = page.messages
+    ids = [message.id for message in messages]
+    positions = [message.seq for message in messages if message.seq is not None]
+    return Page(messages, page.has_more, ids, positions)
 
 
-def _odd_page(fields: dict[str, object]) -> tuple[HistoryPage, list[Place]]:
-    """What can be read of a page, and the places of its entries."""
+def _odd_page(fields: dict[str, object]) -> Page:
+    """A page with malformed entries or other fields."""
     if "messages" not in fields:
         raise ProtocolError("It has no `messages`.")
-    messages: list[Message] = []
-    places: list[Place] = []
     entries = cast("list[object]", fields["messages"])
-    for entry in entries:
-        read = read_envelope(entry)
-        if isinstance(read, str):
-            known = object_of(entry)
-            place = Place(word_of(known.get("id")), _position(known.get("seq")))
-        else:
-            messages.append(read)
-            place = Place(read.id, read.seq)
-        if place != Place():
-            places.append(place)
-    if len(messages) < len(entries):
-        logger.warning("%d history entries were malformed", len(entries) - len(messages))
-    page = HistoryPage(
-        messages=messages,
-        has_more=fields.get("has_more") is True,
-        position=_position(fields.get("position")),
-        truncated=True if fields.get("truncated") is True else None,
-        reset=True if fields.get("reset") is True else None,
-    )
-    return page, places
+    read = [read_envelope(entry) for entry in entries]
+    messages = [entry for entry in read if not isinstance(entry, str)]
+    if len(messages) < len(read):
+        logger.warning("%d history entries were malformed", len(read) - len(messages))
+    known = [object_of(entry) for entry in entries]
+    ids = [id for entry in known if (id := word_of(entry.get("id"))) is not None]
+    positions = [seq for entry in known if _is_position(seq := entry.get("seq"))]
+    return Page(messages, fields.get("has_more") is True, ids, positions)
 
 
 def _members(body: bytes) -> list[PresenceMember]:
@@ -437,9 +418,9 @@ def _json_object(body: bytes) -> dict[str, object]:
     return fields
 
 
-def _position(value: object) -> int | None:
-    return value if isinstance(value, int) and 0 <= value < 2**53 else None
+def _is_position(value: object) -> TypeGuard[int]:
+    return type(value) is int and 0 <= value < 2**53
 
 
 def _count(value: object) -> int:
-    return value if isinstance(value, int) and value >= 0 else 0
+    return value if type(value) is int and value >= 0 else 0

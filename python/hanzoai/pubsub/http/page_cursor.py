@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from hanzoai.pubsub.errors import Unsupported
 from hanzoai.pubsub.http import calls as rest_calls
-from hanzoai.pubsub.http.calls import Place
 
 if TYPE_CHECKING:
     from hanzoai.pubsub.http.calls import Call, Page
@@ -20,7 +19,8 @@ class PageCursor:
     Attributes:
         topic: A topic without wildcards.
         since: Only newer messages, Unix milliseconds.
-        before: Read backwards from this place; without a place, from the newest message.
+        before: Read backwards from the message with this id.
+        before_seq: Or, more exactly, from this position; without both, from the newest message.
         after: Read forwards from this position instead.
         newest: Position or id of the newest entry of the last page.
         has_fallen: The positions have fallen.
@@ -28,7 +28,8 @@ class PageCursor:
 
     topic: str
     since: int | None = None
-    before: Place = Place()  # noqa: RUF009  # immutable
+    before: str | None = None
+    before_seq: int | None = None
     after: int | None = None
     newest: int | str | None = None
     has_fallen: bool = False
@@ -38,8 +39,8 @@ class PageCursor:
         return rest_calls.history(
             self.topic,
             since=self.since,
-            before=self.before.id,
-            before_seq=self.before.seq,
+            before=self.before,
+            before_seq=self.before_seq,
             after=self.after,
             limit=limit,
         )
@@ -54,17 +55,15 @@ class PageCursor:
             Unsupported: The server cannot end a page before a position; or the positions fall a
                 second time, because servers with different positions answer in turn.
         """
-        if page.ends is None:
+        ids, positions = page.ids, page.positions
+        position = positions[-1] if positions else None
+        newest = position if position is not None else ids[-1] if ids else None
+        if newest is None or newest == (self.after if self.newest is None else self.newest):
             return None
-        oldest, (id, seq) = page.ends
-        before, after = self.before, self.after
-        newest = id if seq is None else seq
-        if newest == (after if self.newest is None else self.newest):
-            return None
-        at = before.seq if after is None else after
-        falls = seq is not None and at is not None and seq < at
-        if after is None:
-            if before.id is None and at is not None and not falls:
+        at = self.before_seq if self.after is None else self.after
+        falls = position is not None and at is not None and position < at
+        if self.after is None:
+            if self.before is None and at is not None and not falls:
                 raise Unsupported(
                     "The server cannot end a page before a position.",
                     remedy="Pass the id of a message as `before`.",
@@ -72,7 +71,12 @@ class PageCursor:
                     field="before",
                 )
             # Several senders can use one id; only some servers read the position.
-            return replace(self, before=oldest, newest=newest)
+            return replace(
+                self,
+                before=ids[0] if ids else None,
+                before_seq=positions[0] if positions else None,
+                newest=newest,
+            )
         # Positions fall once if the log has restarted.
         if falls and self.has_fallen:
             raise Unsupported(
@@ -80,6 +84,9 @@ class PageCursor:
                 remedy="Let the load balancer send each client to one node.",
                 topic=self.topic,
             )
-        has_fallen = self.has_fallen or falls
-        position = after if seq is None else seq
-        return replace(self, after=position, newest=newest, has_fallen=has_fallen)
+        return replace(
+            self,
+            after=self.after if position is None else position,
+            newest=newest,
+            has_fallen=self.has_fallen or falls,
+        )

@@ -195,7 +195,7 @@ class HttpApi:
             check_whole("after", after, low=0, high=SEQ_MAX, unit="a position")
         if limit is not None:
             check_whole("limit", limit, low=0, high=sys.maxsize, unit="a number of messages")
-        cursor = PageCursor(topic, start, rest_calls.Place(id, seq), after)
+        cursor = PageCursor(topic, start, id, seq, after)
         return self._pages(cursor, sys.maxsize if limit is None else limit, seconds)
 
     async def _pages(self, start: PageCursor, left: int, seconds: float) -> AsyncIterator[Message]:
