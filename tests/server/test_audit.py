@@ -282,6 +282,7 @@ def test_a_disk_that_hangs_is_logged_with_its_remedy_and_at_shutdown(
         sink.put({"n": number})
     sink.close(0)
     goes_on.set()
+    sink.close()  # end the thread
     too_slow = (
         f"the disk of audit_file {file} is too slow, records are lost: use a faster disk, or record"
         " fewer topics (audit_topics)"
