@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 GROUP: Final = "hanzo_pubsub.commands"
 COMMANDS: Final[dict[str, str]] = {
-    "publish": "publish one message, or a JSON value per line from standard input",
+    "publish": "publish a message, or one JSON value per line from standard input",
     "subscribe": "print messages as they arrive",
     "stream": "print a token stream, or publish standard input as one",
     "request": "publish a request and print the reply",

@@ -207,8 +207,8 @@ def _unknown_field(given: object) -> InvalidOption:
 
 def check_list(messages: object) -> None:
     """Reject a value that is not a list; callers without a type checker may pass any."""
-    described = kind(messages)
     if not isinstance(messages, Iterable) or isinstance(messages, Mapping):
+        described = kind(cast("Any", messages))
         raise invalid("messages", f"is {described}, not a list", _GIVE_PAIRS)
 
 

@@ -110,7 +110,6 @@ def read_messages(frames: Sequence[bytes]) -> list[Message]:
         return []
     made: Any = starmap(new_model, repeat((_Draft if _DRAFTS else Message,), len(read)))
     messages: list[Message] = [*made]
-    # Filling the model's own dict is faster than creating one.
     places: list[Any] = messages if _DRAFTS else [message.__dict__ for message in messages]
     # Most messages have the topic, the type and the sender of the previous one, and share these
     # objects.
@@ -155,6 +154,7 @@ def read_messages(frames: Sequence[bytes]) -> list[Message]:
             place.seq = seq
             place.meta = message.meta
         else:
+            # Filling the model's own dict is faster than creating one.
             place["id"] = message.id
             place["topic"] = topic
             place["type"] = type
