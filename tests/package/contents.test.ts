@@ -180,7 +180,7 @@ test('declarations contain nothing internal', () => {
     const text = readFileSync(file, 'utf8');
     assert.ok(!text.includes('@internal'), file);
   }
-  for (const name of ['runtime/driver', 'runtime/inbox', 'session/session']) {
+  for (const name of ['compact', 'runtime/driver', 'runtime/inbox', 'session/ports']) {
     assert.ok(!existsSync(join(INSTALLED, 'dist', `${name}.d.ts`)), `${name} is reached`);
   }
 });

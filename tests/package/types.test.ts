@@ -1,8 +1,8 @@
-import { cpSync, mkdtempSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 
-import { APPLICATION, ROOT, run } from './application.js';
+import { APPLICATION, INSTALLED, ROOT, run } from './application.js';
 
 const COMPILER = join(ROOT, 'node_modules', 'typescript', 'bin', 'tsc');
 
@@ -52,6 +52,39 @@ for (const [how, { files, compilerOptions }] of Object.entries(SETTINGS)) {
       files,
     };
     writeFileSync(join(folder, 'tsconfig.json'), JSON.stringify(config));
+    await run(process.execPath, [COMPILER, '--project', folder, '--pretty', 'false']);
+  });
+}
+
+/** Packages that users of some entries install; their declarations in the repository. */
+const PEERS = {
+  react: [join(ROOT, 'node_modules', '@types', 'react', 'index.d.ts')],
+  vue: [join(ROOT, 'node_modules', 'vue', 'dist', 'vue.d.ts')],
+};
+
+/** Ways in which a program finds declarations, with the names of its modules. */
+const RESOLUTIONS: readonly [module: string, moduleResolution: string, endings: string[]][] = [
+  ['nodenext', 'nodenext', ['mts', 'cts']],
+  ['esnext', 'bundler', ['mts']],
+];
+
+for (const [module, moduleResolution, endings] of RESOLUTIONS) {
+  test(`the declarations of every entry compile with the resolution ${moduleResolution}`, async () => {
+    const folder = mkdtempSync(join(APPLICATION, 'entries-'));
+    const { exports } = JSON.parse(readFileSync(join(INSTALLED, 'package.json'), 'utf8'));
+    const names = Object.keys(exports).filter((name) => name !== './package.json');
+    const program = names.map(
+      (name, at) => `import * as entry${at} from '${join('@hanzoai/pubsub', name)}';\n`,
+    );
+    const used = `export const all: object[] = [${names.map((_, at) => `entry${at}`)}];\n`;
+    const files = endings.map((ending) => `every.${ending}`);
+    for (const file of files) writeFileSync(join(folder, file), program.join('') + used);
+    const compilerOptions = {
+      ...{ module, moduleResolution, paths: PEERS, skipLibCheck: false, strict: true },
+      ...{ noEmit: true, target: 'es2022', types: [] },
+      lib: ['ES2022', 'DOM', 'ESNext.Disposable'],
+    };
+    writeFileSync(join(folder, 'tsconfig.json'), JSON.stringify({ compilerOptions, files }));
     await run(process.execPath, [COMPILER, '--project', folder, '--pretty', 'false']);
   });
 }

@@ -34,7 +34,7 @@ const REASONS: Readonly<Record<GapReason, string>> = {
   unproven: 'the server cannot prove that none is missing',
 };
 
-/** The error of `onGap: 'raise'`: the missing messages and the reason, in one sentence. */
+/** @internal The error of `onGap: 'raise'`: the missing messages and the reason, in one sentence. */
 export function missed(gap: Gap): PubSubError {
   const { topic, from, to, missed: count, reason } = gap;
   const about = { topic, ...{ gap } };
@@ -51,7 +51,7 @@ export function missed(gap: Gap): PubSubError {
   return fromCode('messages_missed', message, about);
 }
 
-/** Warn of a `history` that exceeds what the server retains. */
+/** @internal Warn of a `history` that exceeds what the server retains. */
 export function checkHistory(
   { peer, options }: { readonly peer: Peer | undefined; readonly options: ClientOptions },
   { topics, history = 0 }: Subscribe,
@@ -71,7 +71,7 @@ function inWords(count: number): string {
   return count.toLocaleString('en-US');
 }
 
-/** Log the first gap of each topic that no handler receives. */
+/** @internal Log the first gap of each topic that no handler receives. */
 export function warn(gap: Gap, logged: Set<string>, logger: Logger): void {
   if (logged.has(gap.topic)) return;
   logged.add(gap.topic);
