@@ -112,6 +112,24 @@ test('a search finds text in the data, and the export contains the shown message
   await page.locator('.row', { hasText: 'Bremen' }).waitFor();
 });
 
+test('a message with an integer that browsers round is marked in the list and in its details', async (t) => {
+  const server = await startServer(t);
+  const page = await openConsole(t, server);
+  const bot = server.client({ token: server.token('--user', 'bot', '--service') });
+  await bot.publish('demo.data', { data: { count: 12e21 } });
+  await bot.publish('demo.meta', { data: 1, meta: { count: 2 ** 60 } });
+  await bot.publish('demo.exact', { data: { count: 2 ** 53 - 1 } });
+  const found: Record<string, number[]> = {};
+  for (const topic of ['demo.data', 'demo.meta', 'demo.exact']) {
+    const row = page.locator('.row', { hasText: topic });
+    await row.locator('.line').click();
+    await row.locator('.detail').waitFor();
+    const hints = row.locator('.detail', { hasText: 'Browsers round integers above 2^53.' });
+    found[topic] = [await row.locator('.line abbr').count(), await hints.count()];
+  }
+  assert.deepEqual(found, { 'demo.data': [1, 1], 'demo.meta': [1, 1], 'demo.exact': [0, 0] });
+});
+
 test('while the server does not answer, the page neither listens nor shows rates', async (t) => {
   const server = await startServer(t);
   const page = await openConsole(t, server);

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 
 import type { Gap, Message } from '../../../js/src/index.js';
 import { type Incoming, MessageBuffer } from '../../../server-mock/console/src/messages/buffer.js';
-import { pieces, pretty } from '../../../server-mock/console/src/messages/json_text.js';
+import { hasLarge, pieces, pretty } from '../../../server-mock/console/src/messages/json_text.js';
 import { RowLayout } from '../../../server-mock/console/src/messages/layout.js';
 import { gapText } from '../../../server-mock/console/src/messages/row.js';
 import { fc } from '../properties.js';
@@ -147,4 +147,14 @@ test('a gap says how many messages are missing, where, and why', () => {
     gapText({ topic: 't', from: undefined, to: undefined, missed: undefined, reason: 'unproven' }),
     'Messages of t missing: the server cannot prove that none is missing',
   );
+});
+
+test('a number above 2^53 is found at any depth and however large, and no other value', () => {
+  let deep: unknown = 9007199254740993n.toString();
+  for (let level = 0; level < 100_000; level += 1) deep = [deep];
+  for (const json of ['9007199254740993', '-9007199254740992', '12e21', '{"a": [{"b": 1e16}]}']) {
+    assert.equal(hasLarge(JSON.parse(json)), true, json);
+  }
+  const exact = [9007199254740991, 0.1, '9007199254740993', null, undefined, true, {}, [], deep];
+  assert.deepEqual(exact.filter(hasLarge), []);
 });

@@ -100,12 +100,25 @@ test('an invalid topic is rejected with the message of the SDK', () => {
 
 test('an integer that browsers round is not published', () => {
   const publishing = (data: string) => readDraft({ ...DRAFT, data }, validateTopic);
-  for (const data of ['9007199254740993', '{"n": [-9007199254740992]}', '1234567890123456789012']) {
+  const rounded = ['9007199254740993', '{"n": [-9007199254740992]}', '1234567890123456789012'];
+  const written = [
+    '9007199254740993.0',
+    '[12345678901234567e1]',
+    '0.9007199254740993E+16',
+    '1e400',
+  ];
+  for (const data of [...rounded, ...written]) {
     const slip = publishing(data);
     assert.ok('field' in slip && slip.field === 'data', data);
-    assert.match(slip.message, /^Browsers would round -?\d{16,22}\. Enter it as text/);
+    assert.match(slip.message, /^Browsers would round -?[\d.]+([eE]\+?\d+)?\. Enter it as text/);
   }
-  for (const data of ['9007199254740991', '"9007199254740993"', '{"9007199254740993": 1.5e300}']) {
+  for (const data of [
+    '9007199254740991',
+    '"9007199254740993"',
+    '{"9007199254740993": 1.5e300}',
+    '1e22',
+    '0.5e20',
+  ]) {
     assert.ok(!('field' in publishing(data)), data);
   }
 });

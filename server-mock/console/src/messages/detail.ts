@@ -4,7 +4,7 @@ import { copyButton } from '../copy.js';
 import { type Child, h } from '../dom.js';
 import { ago, bytes, fullTime } from '../format.js';
 import type { Entry } from './buffer.js';
-import { isRounded, pieces, pretty, SHOWN_MAX } from './json_text.js';
+import { hasLarge, pieces, pretty, SHOWN_MAX } from './json_text.js';
 
 type MessageEntry = Extract<Entry, { kind: 'message' }>;
 
@@ -44,7 +44,7 @@ export function detail(
             kind === 'mark' ? text : h('span', { class: `json-${kind}` }, text),
           )),
     ),
-    parts.some(isRounded) &&
+    (hasLarge(message.data) || hasLarge(meta)) &&
       h(
         'p',
         { class: 'hint' },

@@ -32,9 +32,39 @@ export function pieces(json: string): Piece[] {
   return found;
 }
 
-/** Whether a token is an integer that browsers read without its last digits. */
+/**
+ * Whether a browser publishes a token with other digits than its own. All integers above 2^53
+ * count, and numbers above it with a fraction or an exponent if their digits change.
+ */
 export function isRounded({ kind, text }: Piece): boolean {
-  return kind === 'number' && /^-?\d+$/.test(text) && !Number.isSafeInteger(Number(text));
+  if (kind !== 'number' || !isLarge(Number(text))) return false;
+  return /^-?\d+$/.test(text) || digits(text) !== digits(String(Number(text)));
+}
+
+/** Whether data contains a number above 2^53; a browser does not know which digits it had. */
+export function hasLarge(data: unknown): boolean {
+  const waiting = [data];
+  // Not a recursion, because the data can have more levels than the stack.
+  while (waiting.length) {
+    const value = waiting.pop();
+    if (typeof value === 'number' && isLarge(value)) return true;
+    if (typeof value === 'object' && value !== null) {
+      for (const each of Object.values(value)) waiting.push(each);
+    }
+  }
+  return false;
+}
+
+function isLarge(value: number): boolean {
+  return Math.abs(value) > Number.MAX_SAFE_INTEGER;
+}
+
+/** The digits of a number, without its sign, its exponent and the zeros at both ends. */
+function digits(text: string): string {
+  return text
+    .replace(/[eE].*/, '')
+    .replace(/[-.]/g, '')
+    .replace(/^0+|0+$/g, '');
 }
 
 function kindOf(text: string, colon: string | undefined): PieceKind {

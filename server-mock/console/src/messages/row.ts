@@ -5,6 +5,7 @@ import type { Gap } from '@hanzoai/pubsub';
 import { h } from '../dom.js';
 import { clockTime, fullTime, plural, preview } from '../format.js';
 import type { Entry } from './buffer.js';
+import { hasLarge } from './json_text.js';
 
 const REASONS: Readonly<Record<Gap['reason'], string>> = {
   history_trimmed: 'no longer retained by the server',
@@ -13,6 +14,8 @@ const REASONS: Readonly<Record<Gap['reason'], string>> = {
   slow_consumer: 'this page read too slowly',
   unproven: 'the server cannot prove that none is missing',
 };
+
+const ROUNDED = 'Contains an integer above 2^53, which browsers round';
 
 /** The element of an entry, without its details. */
 export function row(entry: Entry, toneOf: (topic: string) => number): HTMLElement {
@@ -31,7 +34,12 @@ export function row(entry: Entry, toneOf: (topic: string) => number): HTMLElemen
       ),
       h('span', { class: 'topic', title: topic }, h('i', { class: 'dot' }), topic),
       h('span', { class: 'type', title: message.type }, message.type),
-      h('span', { class: 'data' }, preview(message.data)),
+      h(
+        'span',
+        { class: 'data' },
+        (hasLarge(message.data) || hasLarge(message.meta)) && h('abbr', { title: ROUNDED }, '≈'),
+        preview(message.data),
+      ),
       h('span', { class: 'sender' }, message.sender?.id ?? ''),
       h('span', { class: 'seq' }, message.seq === undefined ? '—' : `#${shortSeq(message.seq)}`),
     ),
