@@ -10,42 +10,65 @@ export interface Joined {
   readonly isCut: boolean;
 }
 
-/** @internal What identifies a message of a topic: its position, otherwise its sender and id. */
+/**
+ * @internal What identifies a message of a topic. A log that restarts uses its positions again, and
+ * senders may share ids.
+ */
 export function keyOf({ seq, id, sender }: Message): string {
-  return seq === undefined ? `${sender?.id} ${id}` : `${seq}`;
+  return JSON.stringify([seq, id, sender?.id]);
+}
+
+/** Whether the position shows if messages are missing: only stored messages have one. */
+function isPlaced({ seq, ttl }: Message): boolean {
+  return seq !== undefined && ttl !== 0;
 }
 
 /**
- * @internal Join messages of one topic, each list oldest first: the ones that overlap or follow.
+ * @internal Join messages of one topic, each list oldest first.
  *
- * If messages may be missing between the lists, only the later one remains.
+ * If positions show that messages are missing between the lists, only the later list remains.
  */
 export function join(earlier: readonly Message[], later: readonly Message[]): Joined {
-  const [first] = later;
-  const last = earlier.at(-1);
-  if (!first || !last) return { messages: first ? later : earlier, isCut: false };
   const places = new Map(earlier.map((message, n) => [keyOf(message), n]));
-  const from = later.findIndex((message) => places.has(keyOf(message)));
-  if (from < 0) {
-    const follows = first.seq !== undefined && first.seq - 1 === last.seq;
-    return follows
-      ? { messages: [...earlier, ...later], isCut: false }
-      : { messages: later, isCut: true };
+  const messages: Message[] = [];
+  const put = (list: readonly Message[]): void => {
+    for (const message of list) messages.push(message);
+  };
+  /** New messages since the last one that both lists have. */
+  let arrived: Message[] = [];
+  /** Place of the first earlier message that is not put yet. */
+  let next = 0;
+  let isNew = false;
+  let overlaps = false;
+  for (const message of later) {
+    const place = places.get(keyOf(message));
+    if (place === undefined) {
+      isNew = true;
+      arrived.push(message);
+      continue;
+    }
+    overlaps ||= isPlaced(message);
+    if (place < next) continue;
+    put(earlier.slice(next, place));
+    put(arrived);
+    put([message]);
+    arrived = [];
+    next = place + 1;
   }
-  const placeOf = (message: Message | undefined): number =>
-    message ? (places.get(keyOf(message)) ?? -1) : -1;
-  const begin = placeOf(later[from]);
-  const end = Math.max(...later.map(placeOf));
-  // Nothing has changed: the view keeps its list.
-  if (later.every((message) => places.has(keyOf(message)))) {
-    return { messages: earlier, isCut: false };
-  }
-  const messages = [
-    ...earlier.slice(0, begin),
-    ...later.slice(begin ? from : 0),
-    ...earlier.slice(end + 1),
-  ];
+  // The view keeps its list.
+  if (!isNew) return { messages: earlier, isCut: false };
+  if (!overlaps && isMissing(earlier, later)) return { messages: later, isCut: true };
+  const rest = earlier.slice(next);
+  put(next ? arrived : rest);
+  put(next ? rest : arrived);
   return { messages, isCut: false };
+}
+
+/** Whether positions show that messages are missing between two lists. */
+function isMissing(earlier: readonly Message[], later: readonly Message[]): boolean {
+  const first = later.find(isPlaced)?.seq;
+  const last = [...earlier].reverse().find(isPlaced)?.seq;
+  return first !== undefined && last !== undefined && first - 1 !== last;
 }
 
 /** @internal Put a page of history before messages that have arrived, without those they repeat. */

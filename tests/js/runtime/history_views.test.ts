@@ -20,8 +20,17 @@ function message(seq: number): Message {
 
 /** A message that no history has. */
 function unnumbered(data: string, sender?: string): Message {
-  const { seq: _, ...envelope } = message(0);
-  return { ...envelope, data, ...(sender && { sender: { id: sender } as never }) };
+  return { ...plain(data), ttl: 0, ...(sender && { sender: { id: sender } as never }) };
+}
+
+/** A message of a server without positions. */
+function plain(id: string): Message {
+  return { id, topic: TOPIC, type: 't', data: id, timestamp: 0 };
+}
+
+/** A message of a log that has restarted. */
+function restarted(seq: number): Message {
+  return { ...message(seq), id: `n${seq}`, data: `n${seq}` };
 }
 
 function range(first: number, last: number): Message[] {
@@ -73,6 +82,49 @@ test('a message without a position stays in its place', () => {
   const live = [message(2), unnumbered('typing'), message(3)];
   assert.deepEqual(dataOf(join(range(1, 3), live).messages), [1, 2, 'typing', 3]);
   assert.equal(join(live, live).messages, live);
+});
+
+test('messages that are not stored neither remove loaded ones nor join lists', () => {
+  const joined = (earlier: Message[], later: Message[]): unknown => {
+    const { messages, isCut } = join(earlier, later);
+    return [dataOf(messages), isCut];
+  };
+  const typing = unnumbered('typing');
+  assert.deepEqual(joined(range(1, 3), [typing]), [[1, 2, 3, 'typing'], false]);
+  assert.deepEqual(joined([typing], range(1, 2)), [['typing', 1, 2], false]);
+  assert.deepEqual(joined(range(1, 3), [typing, message(4)]), [[1, 2, 3, 'typing', 4], false]);
+  assert.deepEqual(joined([...range(1, 3), typing], range(4, 4)), [[1, 2, 3, 'typing', 4], false]);
+  assert.deepEqual(joined(range(1, 3), [typing, ...range(3, 4)]), [[1, 2, 'typing', 3, 4], false]);
+  assert.deepEqual(joined([...range(1, 3), typing], [typing, message(7)]), [['typing', 7], true]);
+});
+
+test('pages are shown while only messages that are not stored have arrived', async () => {
+  const { client } = clientOf(5);
+  const view = new HistoryView(client, TOPIC, { page: 2 });
+  view.keep([unnumbered('typing')]);
+  await view.loadOlder();
+  assert.deepEqual(dataOf(view.read().messages), [4, 5, 'typing']);
+  view.keep([unnumbered('idle')]);
+  await view.loadOlder();
+  assert.deepEqual(dataOf(view.read().messages), [2, 3, 4, 5, 'typing', 'idle']);
+});
+
+test('without positions, messages that arrive follow the loaded ones', () => {
+  const { messages, isCut } = join([plain('a'), plain('b')], [plain('c')]);
+  assert.deepEqual([dataOf(messages), isCut], [['a', 'b', 'c'], false]);
+});
+
+test('a log that restarted does not hide its new messages', () => {
+  const both = [...range(2, 3), restarted(1), restarted(2)];
+  assert.deepEqual(dataOf(join(range(1, 3), both).messages), [1, 2, 3, 'n1', 'n2']);
+  const cut = join(range(1, 3), [restarted(1), restarted(2)]);
+  assert.deepEqual([dataOf(cut.messages), cut.isCut], [['n1', 'n2'], true]);
+});
+
+test('lists of any length are joined', () => {
+  const many = range(1, 200_000);
+  assert.equal(join(range(1, 1), many).messages.length, 200_000);
+  assert.equal(join(range(200_000, 200_000), many).messages.length, 200_000);
 });
 
 test('senders that share an id do not hide a message of each other', () => {
