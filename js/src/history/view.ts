@@ -97,7 +97,11 @@ export class HistoryView implements HistoryControls {
     this._listeners.add(changed);
     return () => {
       this._listeners.delete(changed);
-      if (!this._listeners.size) this._abort.abort();
+      if (this._listeners.size) return;
+      this._abort.abort();
+      // The next use may load at once, before the cancelled request has ended.
+      this._loading = undefined;
+      this._change({ loadingOlder: false });
     };
   };
 
@@ -115,10 +119,12 @@ export class HistoryView implements HistoryControls {
   }
 
   readonly loadOlder = (): Promise<void> => {
-    this._loading ??= this._load().finally(() => {
-      this._loading = undefined;
+    if (this._loading) return this._loading;
+    const loading = this._load().finally(() => {
+      if (this._loading === loading) this._loading = undefined;
     });
-    return this._loading;
+    this._loading = loading;
+    return loading;
   };
 
   private async _load(): Promise<void> {
@@ -130,29 +136,36 @@ export class HistoryView implements HistoryControls {
     this._change({ loadingOlder: true, error: undefined });
     // History does not have messages with `ttl` 0.
     const before = this._state.messages.find(({ ttl }) => ttl !== 0);
-    const older: Message[] = [];
+    let change: Partial<HistoryState>;
     try {
+      const older: Message[] = [];
       // One more message shows whether there are older ones.
       const messages = this._client.history(topic, { before, limit: page + 1, signal });
       for await (const message of messages) older.push(message);
       const hasOlder = older.length > page;
-      this._add(before, hasOlder ? older.slice(1) : older, hasOlder);
+      change = this._joined(before, hasOlder ? older.slice(1) : older, hasOlder);
     } catch (error) {
-      this._change({ error: signal.aborted ? undefined : (error as PubSubError) });
-    } finally {
-      this._change({ loadingOlder: false });
+      change = { error: error as PubSubError };
     }
+    // After the end of the last use, another page may be loading.
+    if (!signal.aborted) this._change({ ...change, loadingOlder: false });
   }
 
-  private _add(before: Message | undefined, page: readonly Message[], hasOlder: boolean): void {
+  private _joined(
+    before: Message | undefined,
+    page: readonly Message[],
+    hasOlder: boolean,
+  ): Partial<HistoryState> {
     const { messages } = this._state;
     if (!before) {
       const { messages: all, isCut } = join(page, messages);
-      this._change({ messages: all, hasOlder: hasOlder || isCut });
-    } else if (messages.some((message) => keyOf(message) === keyOf(before))) {
-      this._change({ messages: prepend(page, messages), hasOlder });
+      return { messages: all, hasOlder: hasOlder || isCut };
     }
-    // Otherwise, messages were missing meanwhile, and the page no longer joins the others.
+    if (messages.some((message) => keyOf(message) === keyOf(before))) {
+      return { messages: prepend(page, messages), hasOlder };
+    }
+    // Messages were missing meanwhile, and the page no longer joins the others.
+    return {};
   }
 
   private _change(change: Partial<HistoryState>): void {

@@ -240,6 +240,47 @@ test('the end of the last use cancels a page, and another use loads again', asyn
   assert.deepEqual(dataOf(view.read().messages), [1, 2, 3]);
 });
 
+test('another use loads at once, while the cancelled request has not ended', async () => {
+  const { client, wait, asked } = clientOf(3);
+  const gate = deferred<void>();
+  wait(gate.promise);
+  const view = new HistoryView(client, TOPIC, {});
+  const leave = view.listen(() => {});
+  const cancelled = view.loadOlder();
+  leave();
+  assert.equal(view.read().loadingOlder, false);
+  const next = deferred<void>();
+  wait(next.promise);
+  view.listen(() => {});
+  const loading = view.loadOlder();
+  assert.equal(asked.length, 2);
+  gate.resolve();
+  await cancelled;
+  assert.deepEqual([view.read().error, view.read().loadingOlder], [undefined, true]);
+  assert.equal(view.loadOlder(), loading);
+  next.resolve();
+  await loading;
+  assert.deepEqual(dataOf(view.read().messages), [1, 2, 3]);
+  assert.equal(view.read().loadingOlder, false);
+});
+
+test('a cancelled page is not shown, even if its request succeeds', async () => {
+  const gate = deferred<void>();
+  const client = {
+    async *history() {
+      await gate.promise;
+      yield* range(1, 3);
+    },
+  } as unknown as PubSub;
+  const view = new HistoryView(client, TOPIC, {});
+  const leave = view.listen(() => {});
+  const loading = view.loadOlder();
+  leave();
+  gate.resolve();
+  await loading;
+  assert.deepEqual([view.read().messages, view.read().hasOlder], [[], true]);
+});
+
 test('pages of wrong sizes are refused', () => {
   const { client } = clientOf(3);
   for (const page of [0, 1.5, 10_001, '5']) {
@@ -273,6 +314,20 @@ test('useHistory of Vue shows what arrives and what it loads, and follows the to
   await nextTick();
   assert.deepEqual(used.state.value.messages, []);
   scope.stop();
+});
+
+test('a store of Svelte loads again at once after it was left', async () => {
+  const { client, wait } = clientOf(5);
+  wait(new Promise(() => {}));
+  const store = historyStore(client, TOPIC, undefined, { page: 2 });
+  const leave = store.subscribe(() => {});
+  void store.loadOlder();
+  leave();
+  wait(Promise.resolve());
+  const states: HistoryState[] = [];
+  store.subscribe((state) => void states.push(state));
+  await store.loadOlder();
+  assert.deepEqual(dataOf(states.at(-1)?.messages ?? []), [4, 5]);
 });
 
 test('a store of Svelte shows what arrives and what it loads', async () => {
