@@ -108,9 +108,12 @@ export class HistoryView implements HistoryControls {
   /** The state without messages that have arrived since `keep`. */
   readonly read = (): HistoryState => this._state;
 
-  /** The state with messages that have arrived. */
+  /** The state with messages of this topic that have arrived. */
   extended(live: readonly Message[], state: HistoryState = this._state): HistoryState {
-    return this._topic ? extend(state, live, this._options.limit) : IDLE;
+    if (!this._topic) return IDLE;
+    // A framework may change the topic before the messages.
+    const own = live.filter(({ topic }) => topic === this._topic);
+    return extend(state, own, this._options.limit);
   }
 
   /** Keep messages that have arrived, because later lists may no longer have them. */

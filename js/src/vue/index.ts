@@ -120,7 +120,7 @@ export function useHistory<Topics extends object>(
     () => toValue(topic),
     (name) => {
       begin(name);
-      keep([]);
+      keep(copied());
     },
     { immediate: true },
   );

@@ -281,6 +281,12 @@ test('a cancelled page is not shown, even if its request succeeds', async () => 
   assert.deepEqual([view.read().messages, view.read().hasOlder], [[], true]);
 });
 
+test('messages of other topics are not shown', () => {
+  const view = new HistoryView(clientOf(3).client, TOPIC, {});
+  view.keep([{ ...message(7), topic: 'demo.other' }, message(3)]);
+  assert.deepEqual(dataOf(view.read().messages), [3]);
+});
+
 test('pages of wrong sizes are refused', () => {
   const { client } = clientOf(3);
   for (const page of [0, 1.5, 10_001, '5']) {
@@ -313,6 +319,20 @@ test('useHistory of Vue shows what arrives and what it loads, and follows the to
   live.value = [];
   await nextTick();
   assert.deepEqual(used.state.value.messages, []);
+  scope.stop();
+});
+
+test('useHistory of Vue shows the messages of a new topic that have already arrived', async () => {
+  const { client } = clientOf(5);
+  const topic = shallowRef(TOPIC);
+  const other: Message = { ...message(9), topic: 'demo.other' };
+  const live = [...range(4, 5), other];
+  const scope = effectScope();
+  const used = scope.run(() => useHistory(client, topic, live));
+  assert.deepEqual(dataOf(used?.state.value.messages ?? []), [4, 5]);
+  topic.value = 'demo.other';
+  await nextTick();
+  assert.deepEqual(dataOf(used?.state.value.messages ?? []), [9]);
   scope.stop();
 });
 
