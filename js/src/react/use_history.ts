@@ -23,10 +23,12 @@ const NONE: readonly Message[] = [];
  * The messages of a topic in order: those of `useTopic`, and before them the older ones that
  * `loadOlder` requests page by page.
  *
- * A component that unmounts cancels a page that is loading. Options are read when the topic changes.
+ * A component that unmounts cancels a page that is loading, and discards the loaded ones, as does
+ * another topic: the next use begins with the messages of `live`.
  *
  * @param topic A topic without wildcards; null shows nothing.
- * @param live `messages` of `useTopic` with the same topic.
+ * @param live `messages` of `useTopic` with the same topic. Messages of other topics are not shown.
+ * @param options Messages per page, and the limit; read when the topic changes.
  */
 export function useHistory<Data = AnyPayload>(
   topic: string | null | undefined,

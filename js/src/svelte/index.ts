@@ -16,7 +16,7 @@ import {
   StreamView,
 } from '../streams/view.js';
 
-import type { Message } from '../values.js';
+import type { Allowed, AnyPayload, Message, PayloadOf } from '../values.js';
 
 export type { HistoryState, HistoryViewOptions } from '../history/view.js';
 export type { StreamOptions, StreamState, StreamStatus } from '../streams/view.js';
@@ -64,32 +64,41 @@ export function streamStore<Topics extends object>(
 }
 
 /** A Svelte store of a topic with its older messages. */
-export interface HistoryStore extends HistoryControls {
+export interface HistoryStore<Data = AnyPayload> extends HistoryControls {
   /** Called with the current state immediately, and with each later one; returns the unsubscribe function. */
-  subscribe(run: (state: HistoryState) => void): () => void;
+  subscribe(run: (state: HistoryState<Data>) => void): () => void;
 }
 
 /** A store whose value is the messages that a subscription has delivered, oldest first. */
-export interface LiveMessages {
+export interface LiveMessages<Data = AnyPayload> {
   /** Calls a function with the current value, and with each later one. */
-  subscribe(run: (messages: readonly Message[]) => void): () => void;
+  subscribe(run: (messages: readonly Message<Data>[]) => void): () => void;
 }
 
 /**
  * The messages of a topic in order, as a store: those that arrive, and before them the older ones
- * that `loadOlder` requests page by page. The last unsubscribe cancels a page that is loading.
+ * that `loadOlder` requests page by page.
+ *
+ * The last unsubscribe cancels a page that is loading. The store keeps the loaded ones: the next
+ * subscriber begins with them, if messages that have arrived meanwhile join them.
  *
  * @param topic A topic without wildcards.
- * @param live A store of the messages that a subscription to this topic has delivered.
+ * @param live A store of the messages that a subscription to this topic has delivered, oldest
+ *   first. Messages of other topics are not shown.
+ * @param options Messages per page, and the limit; read once.
  */
-export function historyStore<Topics extends object>(
+export function historyStore<
+  Topics extends object,
+  Topic extends Allowed<Topics>,
+  Data = PayloadOf<Topics, Topic>,
+>(
   client: PubSub<Topics>,
-  topic: string,
-  live?: LiveMessages,
+  topic: Topic,
+  live?: LiveMessages<Data>,
   options: HistoryViewOptions = {},
-): HistoryStore {
+): HistoryStore<Data> {
   const view = new HistoryView(client as unknown as PubSub, topic, options);
-  const runs = new Set<(state: HistoryState) => void>();
+  const runs = new Set<(state: HistoryState<Data>) => void>();
   const show = (): void => {
     for (const run of runs) run(view.read());
   };

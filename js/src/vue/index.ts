@@ -29,7 +29,7 @@ import {
   StreamView,
 } from '../streams/view.js';
 
-import type { Message } from '../values.js';
+import type { Allowed, AnyPayload, Message, PayloadOf } from '../values.js';
 
 export type { HistoryState, HistoryViewOptions } from '../history/view.js';
 export type { StreamOptions, StreamState, StreamStatus } from '../streams/view.js';
@@ -80,26 +80,33 @@ export function useStream<Topics extends object>(
 }
 
 /** Result of `useHistory`. */
-export interface UsedHistory extends HistoryControls {
+export interface UsedHistory<Data = AnyPayload> extends HistoryControls {
   /** The messages that have been loaded and that have arrived. */
-  readonly state: Readonly<ShallowRef<HistoryState>>;
+  readonly state: Readonly<ShallowRef<HistoryState<Data>>>;
 }
 
 /**
  * The messages of a topic in order: those that arrive, and before them the older ones that
- * `loadOlder` requests page by page. The end of the scope cancels a page that is loading.
+ * `loadOlder` requests page by page.
+ *
+ * The end of the scope or another topic cancels a page that is loading, and discards the loaded
+ * ones: the next use begins with the messages of `live`.
  *
  * @param topic A topic without wildcards, or a ref or getter of one. null shows nothing.
  * @param live The messages that a subscription to this topic has delivered, oldest first: an array,
- *   or a ref or getter of one.
+ *   or a ref or getter of one. Messages of other topics are not shown.
  * @param options Options, or a ref or getter of them; read when the topic changes.
  */
-export function useHistory<Topics extends object>(
+export function useHistory<
+  Topics extends object,
+  Topic extends Allowed<Topics>,
+  Data = PayloadOf<Topics, Topic>,
+>(
   client: PubSub<Topics>,
-  topic: MaybeRefOrGetter<string | null | undefined>,
-  live: MaybeRefOrGetter<readonly Message[]> = [],
+  topic: MaybeRefOrGetter<Topic | null | undefined>,
+  live: MaybeRefOrGetter<readonly Message<Data>[]> = [],
   options: MaybeRefOrGetter<HistoryViewOptions> = {},
-): UsedHistory {
+): UsedHistory<Data> {
   const state = shallowRef(NO_HISTORY);
   let view: HistoryView | undefined;
   let leave = (): void => {};

@@ -8,8 +8,12 @@ import { join, prepend } from '../../../js/src/history/timeline.js';
 import { type HistoryState, HistoryView } from '../../../js/src/history/view.js';
 import { InvalidOption, type Message, type PubSub, Unavailable } from '../../../js/src/index.js';
 import { PubSubProvider, useHistory as useReactHistory } from '../../../js/src/react/index.js';
-import { historyStore } from '../../../js/src/svelte/index.js';
-import { useHistory } from '../../../js/src/vue/index.js';
+import {
+  type HistoryStore,
+  historyStore,
+  type LiveMessages,
+} from '../../../js/src/svelte/index.js';
+import { type UsedHistory, useHistory } from '../../../js/src/vue/index.js';
 import { deferred } from './server.js';
 
 const TOPIC = 'demo.room';
@@ -335,6 +339,37 @@ test('useHistory of Vue shows the messages of a new topic that have already arri
   assert.deepEqual(dataOf(used?.state.value.messages ?? []), [9]);
   scope.stop();
 });
+
+interface Topics {
+  [TOPIC]: { readonly text: string };
+  'demo.count': number;
+}
+
+test('payloads have the types of the map of topics, or of the messages that arrive', () => {
+  const client = clientOf(5).client as PubSub<Topics>;
+  const loose = clientOf(5).client;
+  const scope = effectScope();
+  scope.run(() => {
+    typed<UsedHistory<{ readonly text: string }>>()(useHistory(client, TOPIC));
+    const topic = shallowRef<'demo.count' | null>(null);
+    typed<UsedHistory<number>>()(useHistory(client, topic));
+    typed<UsedHistory<number>>()(useHistory(client, () => topic.value));
+    const live = shallowRef<readonly Message<number>[]>([]);
+    typed<UsedHistory<number>>()(useHistory(loose, TOPIC as string, live));
+  });
+  scope.stop();
+  typed<HistoryStore<{ readonly text: string }>>()(historyStore(client, TOPIC));
+  const live = undefined as LiveMessages<number> | undefined;
+  typed<HistoryStore<number>>()(historyStore(loose, TOPIC, live));
+});
+
+/** Accept a value of exactly this type. */
+function typed<Wanted>() {
+  return <Given>(_: Same<Given, Wanted> extends true ? Given : never): void => {};
+}
+
+type Same<One, Other> =
+  (<T>() => T extends One ? 1 : 2) extends <T>() => T extends Other ? 1 : 2 ? true : false;
 
 test('a store of Svelte loads again at once after it was left', async () => {
   const { client, wait } = clientOf(5);
