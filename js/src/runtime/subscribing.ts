@@ -65,9 +65,9 @@ export interface SubscribeOptions<Data = AnyPayload> extends Waiting {
    */
   readonly presence?: boolean | JsonObject | undefined;
   /**
-   * Deliver only messages of these types, for example `['order.created']`; default all. The client
-   * filters live and replayed messages, so positions, gaps and `history` count messages of every
-   * type.
+   * Deliver only messages of these types, for example `['order.created']`, at most 1,000; default
+   * all. The client filters live and replayed messages, so positions, gaps and `history` count
+   * messages of every type.
    */
   readonly types?: readonly string[] | undefined;
   /** Bounds of the messages that wait for your program, and what happens when the queue is full. */
