@@ -135,8 +135,10 @@ class Play:
                 self._wire.block("refuse")
                 self._wire.cut()
                 await self._settle(lost, frozenset())
-                begun = [answer for one in steps for answer in self._begin(one)]
-                await self._peer.ask("state", next(iter(self._clients)))  # all have begun
+                for one in steps:
+                    begun += self._begin(one)
+                    # Its calls, which may be several, have begun before those of the next step.
+                    await self._peer.ask("state", next(iter(self._clients)))
                 self._wire.block(None)
                 await self._settle(lost)
                 await self._answered(begun, steps)

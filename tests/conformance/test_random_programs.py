@@ -31,7 +31,7 @@ KINDS: Final[tuple[tuple[Language, Speed], ...]] = (
     ("typescript", "off"),
     ("python", "on"),
 )
-ATTEMPTS: Final = 3
+ATTEMPTS: Final = 5
 """A difference counts if each attempt shows it: a cut races with what is on its way."""
 
 _LOG: Final = logging.getLogger(__name__)
