@@ -28,7 +28,7 @@ function suites(): string[] {
     return (
       text.includes('/js/src/index.js"') &&
       !text.includes('"./virtual.js"') &&
-      !/\/js\/src\/(signed|tokens)\//.test(text)
+      !/\/js\/src\/(history|signed|tokens)\//.test(text)
     );
   });
   // Without a file, `node --test` would run all tests that it finds.
