@@ -11,8 +11,7 @@ import { logText } from '../log_text.js';
 import { Stream } from '../runtime/handlers.js';
 import { onAbort } from '../runtime/waiting.js';
 import { checkNames, checkType } from '../settings/checks.js';
-import { checkName } from '../topic_names.js';
-import { isTopic } from '../topics.js';
+import { isWildcard } from '../topics.js';
 import type { Message } from '../values.js';
 import { addPiece, copyOf, isString, type Part, type Piece } from './parts.js';
 import type { Incoming, ReaderEffect, Reading } from './reading.js';
@@ -148,8 +147,6 @@ export class StreamReader implements AsyncIterable<StreamEvent>, AsyncDisposable
     private readonly _topic: string,
     private readonly _options: ReadStreamOptions,
   ) {
-    if (DEVELOPMENT) checkName(_topic, 'topic');
-    else if (!isTopic(_topic)) throw new InvalidTopic(undefined, { topic: _topic });
     if (DEVELOPMENT) checkNames('options', _options, ['id', 'sender', 'onCancel', 'signal']);
     checkType('onCancel', _options.onCancel, 'function');
     this._clock = driverOf(_client).clock;
@@ -272,6 +269,8 @@ export class StreamReader implements AsyncIterable<StreamEvent>, AsyncDisposable
     const ignore = onAbort(options.signal, leave);
     if (options.signal?.aborted) leave();
     try {
+      if (isWildcard(String(topic)))
+        throw new InvalidTopic('A stream has a topic without wildcards.', { topic });
       const loading = import('./reading.js');
       // A stream that begins while the code loads must not count as one that has begun before.
       if (options.id === 'next') await loading;
@@ -383,8 +382,8 @@ export class StreamReader implements AsyncIterable<StreamEvent>, AsyncDisposable
  * Follow a stream: iterate it, or wait for its `final()`.
  *
  * @param client The client that subscribes.
- * @param topic A topic without wildcards.
- * @throws InvalidTopic The topic is not valid.
+ * @param topic A topic without wildcards; the iteration and `final()` reject another with
+ *   `InvalidTopic`.
  */
 export function readStream<Topics extends object>(
   client: PubSub<Topics>,

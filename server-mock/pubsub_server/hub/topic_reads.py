@@ -28,7 +28,7 @@ class TopicRead:
 
 
 class TopicReads:
-    """Runs one read of a topic at a time. Who asks during a read shares the next one.
+    """Runs one read of a topic at a time. Callers that ask during a read share the next one.
 
     A member who has just joined is not in a read that began before.
 

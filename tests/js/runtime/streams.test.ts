@@ -1110,8 +1110,10 @@ test('a text is a source', async () => {
 
 test('a reader of a pattern is refused', async () => {
   const server = await started();
-  const refused = { code: 'invalid_topic', topic: 'chat.*.abc' };
-  assert.throws(() => readStream(server.client(), 'chat.*.abc'), refused);
+  const reader = readStream(server.client(), 'chat.*.abc');
+  const refused = { code: 'invalid_topic', topic: 'chat.*.abc', message: /without wildcards/ };
+  await assert.rejects(within(server, reader.final()), refused);
+  await assert.rejects(within(server, collect(reader)), refused);
   await server.stop();
 });
 
