@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,12 +11,16 @@ from hanzoai.pubsub.session.cursor import SeqCursor
 from hanzoai.pubsub.session.own_presence import MAX_TOPICS as OWN_TOPICS
 from hanzoai.pubsub.session.own_presence import OwnPresence, PresenceValues
 from hanzoai.pubsub.session.ports import Context, Peer, Rejected, Subscribe
-from hanzoai.pubsub.session.presence import MAX_MEMBERS, MAX_TOPICS, Presence, PresenceMembers
+from hanzoai.pubsub.session.presence import MAX_MEMBERS, MAX_TOPICS
 from hanzoai.pubsub.session.publishes import Publishes
 from hanzoai.pubsub.session.routes import Routes, SubscriptionState
 from hanzoai.pubsub.settings.session import SessionOptions
+from tests.python.presences import WatchedPresence
 from tests.traces.effects import Send, Settle
 from tests.traces.recorder import Log
+
+if TYPE_CHECKING:
+    import pytest
 
 
 def member(id: str, **fields: Any) -> PresenceMember:
@@ -34,28 +38,28 @@ def change_of(kind: str, data: Any, at: int = 5) -> Message:
     return Message(id="p", topic="a", type=f"presence.{kind}", data=data, timestamp=at)
 
 
-def members_of(presence: PresenceMembers) -> tuple[PresenceMember, ...]:
-    [shown] = presence.lists(["**"], [], hidden=False)
+def members_of(presence: WatchedPresence) -> tuple[PresenceMember, ...]:
+    [shown] = presence.lists()
     assert shown.topic == "a"
     return shown.members
 
 
 def test_a_member_under_member_is_read_too() -> None:
-    presence = PresenceMembers()
-    [change] = presence.apply(change_of("join", {"member": member("x").wire()}))
+    presence = WatchedPresence("**")
+    [change] = presence.message(change_of("join", {"member": member("x").wire()}))
     assert change.member == member("x")
 
 
 def test_an_update_is_merged_into_what_is_known() -> None:
-    presence = PresenceMembers()
+    presence = WatchedPresence("**")
     presence.snapshot("a", [member("x", status="online")])
-    [change] = presence.apply(change_of("update", {"client_id": "x", "status": "typing"}))
+    [change] = presence.message(change_of("update", {"client_id": "x", "status": "typing"}))
     assert change.change == "update"
     assert change.members == (member("x", status="typing", last_seen=5),)
 
 
 def test_a_second_snapshot_reports_only_differences() -> None:
-    presence = PresenceMembers()
+    presence = WatchedPresence("**")
     assert [c.change for c in presence.snapshot("a", [member("x"), member("y")])] == ["snapshot"]
     changes = presence.snapshot("a", [member("y", status="away"), member("z")])
     assert [(c.change, c.member and c.member.client_id) for c in changes] == [
@@ -67,50 +71,54 @@ def test_a_second_snapshot_reports_only_differences() -> None:
 
 
 def test_members_are_in_the_order_of_joining() -> None:
-    presence = PresenceMembers()
+    presence = WatchedPresence("**")
     presence.snapshot("a", [member("late", joined_at=9), member("early", joined_at=3)])
     assert [m.client_id for m in members_of(presence)] == ["early", "late"]
 
 
-def test_a_subscription_without_presence_ends_without_a_search_of_the_members() -> None:
-    options = SessionOptions(client_name="test", client_lang=None)
-    presence = Presence(Context(options, Log(), lambda: 0.0))
-    patterns = ["a.*"] * 3
+def test_a_subscription_without_presence_ends_without_a_search_of_the_members(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    watched = WatchedPresence("a.*")
     searched: list[object] = []
-    presence.members.drop = lambda *given: searched.append(given)  # type: ignore[method-assign]
-    for sub, watches in enumerate((True, False)):
-        request = Subscribe(sub, tuple(patterns), presence=watches)
-        presence.remove(SubscriptionState(request, SeqCursor(request, options)), patterns)
+
+    def matching(patterns: list[str]) -> list[str]:
+        searched.append(patterns)
+        return []
+
+    monkeypatch.setattr(watched.presence, "_matching", matching)
+    for presence in (True, False):
+        watched.presence.remove(watched.state("a.*", presence=presence), ["a.*"])
         assert len(searched) == 1
 
 
 def test_a_crowd_is_bounded() -> None:
-    presence = PresenceMembers()
+    presence = WatchedPresence("**")
     presence.snapshot("a", [member(str(n)) for n in range(MAX_MEMBERS + 5)])
     assert len(members_of(presence)) == MAX_MEMBERS
-    assert presence.apply(change_of("join", member("more").wire())) == []
+    assert presence.message(change_of("join", member("more").wire())) == []
 
 
-def occupied(presence: PresenceMembers) -> list[str]:
+def occupied(presence: WatchedPresence) -> list[str]:
     """Topics with a member."""
-    return [shown.topic for shown in presence.lists(["**"], [], hidden=False) if shown.members]
+    return [shown.topic for shown in presence.lists() if shown.members]
 
 
 def test_members_of_dropped_topics_are_removed() -> None:
-    presence = PresenceMembers()
+    presence = WatchedPresence("a", "b")
     presence.snapshot("a", [member("x")])
     presence.snapshot("b", [member("y")])
-    presence.drop(["a"], Routes())
+    presence.end("a")
     assert occupied(presence) == ["b"]
 
 
 def test_topics_that_have_emptied_make_room_before_one_with_members() -> None:
-    presence = PresenceMembers()
+    presence = WatchedPresence("**")
     presence.snapshot("quiet", [member("x")])
     for number in range(2 * MAX_TOPICS):
         presence.snapshot(f"brief.{number}", [])
     assert occupied(presence) == ["quiet"]
-    assert len(list(presence.lists(["**"], [], hidden=False))) <= MAX_TOPICS
+    assert len(presence.lists()) <= MAX_TOPICS
     for number in range(MAX_TOPICS):
         presence.snapshot(f"lasting.{number}", [member("y")])
     left = occupied(presence)
@@ -181,7 +189,7 @@ names = st.sampled_from(["x", "y", "z"])
 def test_events_since_the_snapshot_lead_to_the_map_of_the_server(
     events: list[tuple[str, str, int]], first: set[str]
 ) -> None:
-    presence = PresenceMembers()
+    presence = WatchedPresence("**")
     server = {name: member(name) for name in first}
     presence.snapshot("a", list(server.values()))
     for kind, name, status in events:
@@ -190,7 +198,7 @@ def test_events_since_the_snapshot_lead_to_the_map_of_the_server(
         else:
             server[name] = member(name, status=str(status))
         data = {"client_id": name} if kind == "leave" else server[name].wire()
-        presence.apply(change_of(kind, data))
+        presence.message(change_of(kind, data))
     assert {m.client_id: m.status for m in members_of(presence)} == {
         name: m.status for name, m in server.items()
     }
@@ -202,7 +210,7 @@ def test_events_since_the_snapshot_lead_to_the_map_of_the_server(
     )
 )
 def test_absurd_data_changes_nothing_and_does_not_raise(data: Any) -> None:
-    assert PresenceMembers().apply(change_of("join", data)) == []
+    assert WatchedPresence("**").message(change_of("join", data)) == []
 
 
 def test_the_roster_names_each_user_once_and_the_connection_that_joined_first() -> None:
@@ -219,11 +227,11 @@ def test_the_roster_names_each_user_once_and_the_connection_that_joined_first() 
 
 
 def test_a_full_room_that_does_not_return_leaves_with_one_list_of_members() -> None:
-    presence = PresenceMembers()
+    presence = WatchedPresence("**")
     presence.snapshot("a", [member(f"{n}") for n in range(MAX_MEMBERS)])
-    presence.lost()
-    presence.reconnected(known=False)
-    back = presence.apply(change_of("join", member("back").wire()))
+    presence.presence.lost()
+    presence.presence.reconnected(known=False)
+    back = presence.message(change_of("join", member("back").wire()))
     assert [change.change for change in back] == ["join"]
     left = presence.expire()
     assert [change.change for change in left] == ["leave"] * MAX_MEMBERS

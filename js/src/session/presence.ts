@@ -12,7 +12,7 @@ import {
   type PresenceSnapshotFrame,
 } from '../generated/wire.js';
 import { isWildcard, matches } from '../topics.js';
-import type { PresenceChange as Change, PresenceChange } from '../values.js';
+import type { PresenceChange } from '../values.js';
 import { isObject } from '../wire/guard.js';
 import type { Context, DeliveryPorts } from './ports.js';
 import { Routes, type SubscriptionState } from './routes.js';
@@ -24,6 +24,8 @@ const MAX_TOPICS = 10_000;
 
 /** Maximum members of one topic; the client does not show more. */
 const MAX_MEMBERS = 10_000;
+
+type Kind = PresenceChange['change'];
 
 class Room {
   _members = new Map<string, PresenceMember>();
@@ -38,7 +40,7 @@ class Room {
 }
 
 /**
- * Members by topic and client id (PRES-1, PRES-4, H-082 to H-085).
+ * Members by topic and client id, shown to subscriptions (PRES-1, PRES-4, H-082 to H-085).
  *
  * A member is one connection of a user. A user joins with the first connection and leaves with the
  * last one; the others connect and disconnect.
@@ -48,22 +50,38 @@ class Room {
  * this client, it may have forgotten others too: members that are missing from the snapshot stay
  * until they return or `expire` is called.
  */
-export class PresenceMembers {
+export class Presence {
   private readonly _rooms = new Map<string, Room>();
+  /** Only of subscriptions with presence. */
+  private readonly _routes = new Routes();
 
-  /**
-   * The lists of the topics of some patterns, but not of `others`, that have a snapshot; `hidden`:
-   * empty lists.
-   */
-  lists(patterns: readonly string[], others: readonly string[], hidden?: boolean): Change[] {
-    const known = new Set(this._roomsOf(others));
-    return this._roomsOf(patterns)
-      .filter((room) => room._complete && !known.has(room))
-      .map((room) => change(room, 'snapshot', undefined, hidden ? [] : undefined));
+  constructor(
+    private readonly _context: Context,
+    private readonly _deliveries: DeliveryPorts,
+  ) {}
+
+  // ---------------------------------------------------------------- from the server
+
+  /** Take a join, update or leave. */
+  message({ type, topic, data: given, timestamp }: Envelope): void {
+    const data = memberData(given);
+    if (!data || !this._routes.matching(topic).length) return;
+    const room = this._open(topic);
+    const before = room._members.get(data.client_id);
+    if (type === 'presence.leave') {
+      if (before) this._take(room, before);
+      return;
+    }
+    if (!before && room._members.size - room.awaited.size >= MAX_MEMBERS) return;
+    const member = merge(before, data, timestamp);
+    if (!member) return;
+    room.awaited.delete(data.client_id);
+    this._put(room, before, member);
   }
 
-  /** Take a complete list: reports all of it the first time, and only differences after that. */
-  snapshot(topic: string, members: readonly PresenceMember[]): Change[] {
+  /** Take all members of a topic: shows them the first time, and only differences after that. */
+  snapshot({ topic, members }: PresenceSnapshotFrame): void {
+    if (!this._routes.matching(topic).length) return;
     const room = this._open(topic);
     room.proven = true;
     const fresh = new Map(members.slice(0, MAX_MEMBERS).map((one) => [one.client_id, one]));
@@ -75,35 +93,16 @@ export class PresenceMembers {
       room._complete = true;
       room._members = fresh;
       room.awaited.clear();
-      return [change(room, 'snapshot')];
+      this._show(room, 'snapshot');
+      return;
     }
-    const out: Change[] = [];
     for (const clientId of fresh.keys()) room.awaited.delete(clientId);
     // Report joins before leaves: a user whose connection has another id stays.
-    for (const [clientId, member] of fresh) {
-      const before = room._members.get(clientId);
-      if (!before || differs(before, member)) out.push(...put(room, before, member));
-    }
+    for (const [clientId, member] of fresh) this._put(room, room._members.get(clientId), member);
     for (const [clientId, member] of room._members) {
       const mayReturn = room.awaited.has(clientId) && member.user_id;
-      if (!fresh.has(clientId) && !mayReturn) out.push(take(room, member));
+      if (!fresh.has(clientId) && !mayReturn) this._take(room, member);
     }
-    return out;
-  }
-
-  /** Take a join, update or leave from a message. */
-  apply(message: Envelope): Change[] {
-    const data = memberData(message.data);
-    if (!data) return [];
-    const room = this._open(message.topic);
-    const before = room._members.get(data.client_id);
-    if (message.type === 'presence.leave') return before ? [take(room, before)] : [];
-    if (!before && room._members.size - room.awaited.size >= MAX_MEMBERS) return [];
-    const member = merge(before, data, message.timestamp);
-    if (!member) return [];
-    room.awaited.delete(data.client_id);
-    if (before && !differs(before, member)) return [];
-    return put(room, before, member);
   }
 
   /** The connection or stream is lost: members may leave unnoticed. */
@@ -116,68 +115,138 @@ export class PresenceMembers {
    *
    * @param known The server still knows this client.
    */
-  reconnected(known: boolean): boolean {
-    const rooms = [...this._rooms.values()];
-    for (const room of rooms) {
-      if (known && !room.awaited.size) continue;
-      room.doubted &&= known;
-      room.awaited = new Map(room._members);
+  reconnected(known: boolean): void {
+    let awaited = 0;
+    for (const room of this._rooms.values()) {
+      if (!known || room.awaited.size) {
+        room.doubted &&= known;
+        room.awaited = new Map(room._members);
+      }
+      awaited += room.awaited.size;
     }
-    return rooms.some((room) => room.awaited.size);
+    if (awaited) this._awaitMembers();
   }
 
   /**
-   * Drop the members that have not returned after a reconnect.
+   * The timer `grace` fired: drop the members that have not returned after a reconnect.
    *
    * They leave together, because each change carries the list of the remaining members. A list for
    * each of 10,000 leaves would take half a gigabyte.
    */
-  expire(): Change[] {
-    return [...this._rooms.values()].flatMap((room) => {
+  expire(): void {
+    for (const room of this._rooms.values()) {
       const gone = [...room.awaited.values()].reverse();
       for (const { client_id } of gone) room._members.delete(client_id);
       room.awaited.clear();
       room.doubted = false;
       const members = inOrder(room);
       const users = new Set(members.map(({ user_id }) => user_id));
-      const changes = gone.map((member) => {
+      const left = gone.map((member): [Kind, PresenceMember] => {
         const { user_id: user } = member;
-        const stays = user && users.has(user);
+        const kind = user && users.has(user) ? 'disconnect' : 'leave';
         users.add(user);
-        return change(room, stays ? 'disconnect' : 'leave', member, members);
+        return [kind, member];
       });
-      return changes.reverse();
-    });
+      for (const [kind, member] of left.reverse()) this._show(room, kind, member, members);
+    }
+  }
+
+  // ---------------------------------------------------------------- from the subscriptions
+
+  /** Show a subscription changes, and first the known members of topics new to it. */
+  add(state: SubscriptionState): void {
+    if (!state.request.presence) return;
+    this.show(state, this._routed(state));
+    this._routes.add(state);
+  }
+
+  /** Stop showing it changes of these patterns; forget topics that no subscription matches. */
+  remove(state: SubscriptionState, patterns: readonly string[]): void {
+    if (!state.request.presence) return;
+    this._routes.remove(state, patterns);
+    for (const { _topic: topic } of this._roomsOf(patterns)) {
+      if (!this._routes.matching(topic).length) this._rooms.delete(topic);
+    }
   }
 
   /**
-   * Await the members from before a reconnect that no snapshot will certainly confirm.
+   * Show a subscription with presence the known members of its topics.
+   *
+   * @param others Patterns whose topics are left out.
+   * @param hidden Its other topics were rejected temporarily: show empty lists.
+   */
+  show(state: SubscriptionState, others: readonly string[], hidden?: boolean): void {
+    if (!state.request.presence) return;
+    const known = new Set(this._roomsOf(others));
+    for (const room of this._roomsOf(state._patterns)) {
+      if (!room._complete || known.has(room)) continue;
+      this._show(room, 'snapshot', undefined, hidden ? [] : undefined, [state]);
+    }
+  }
+
+  /**
+   * The server answered a subscription: await the members from before a reconnect that no snapshot
+   * will certainly confirm.
    *
    * A server sends a snapshot for each named topic. For a pattern, it sends snapshots only of
    * topics that have members.
-   *
-   * @param patterns Those of the subscription that was just answered.
-   * @param watched The patterns of all subscriptions with presence.
-   * @returns Whether there are any.
    */
-  doubt(patterns: readonly string[], watched: Pick<ReadonlySet<string>, 'has'>): boolean {
+  answered(state: SubscriptionState): void {
     let found = false;
-    for (const room of this._roomsOf(patterns)) {
-      if (room.proven || (room._complete && watched.has(room._topic))) continue;
-      if (!room._members.size) continue;
+    for (const room of this._roomsOf(this._routed(state))) {
+      const isNamed = room._complete && this._routes.byPattern.has(room._topic);
+      if (room.proven || isNamed || !room._members.size) continue;
       room.proven = true;
       if (room.awaited.size) continue;
       room.awaited = new Map(room._members);
       room.doubted = found = true;
     }
-    return found;
+    if (found) this._awaitMembers();
   }
 
-  /** Drop the topics of some patterns that no subscription matches. */
-  drop(patterns: readonly string[], routes: Routes): void {
-    for (const { _topic: topic } of this._roomsOf(patterns)) {
-      if (!routes.matching(topic).length) this._rooms.delete(topic);
-    }
+  /** Whether any subscription that shares a pattern with it wants presence. */
+  watches({ _patterns: patterns }: SubscriptionState): boolean {
+    return patterns.some((pattern) => this._routes.byPattern.has(pattern));
+  }
+
+  // ---------------------------------------------------------------- inside
+
+  private _awaitMembers(): void {
+    this._context.timers.start('grace', presenceGrace);
+  }
+
+  /** The patterns whose changes are shown to a subscription. */
+  private _routed(state: SubscriptionState): string[] {
+    return state._patterns.filter((pattern) => this._routes.byPattern.get(pattern)?.has(state));
+  }
+
+  private _show(
+    room: Room,
+    kind: Kind,
+    member?: PresenceMember,
+    members: readonly PresenceMember[] = inOrder(room),
+    states: readonly SubscriptionState[] = this._routes.find(room._topic),
+  ): void {
+    const change = { topic: room._topic, members, change: kind, member } as PresenceChange;
+    for (const { request } of states) this._deliveries.presenceChanged(request.sub, change);
+  }
+
+  /** Add a member, or change it if anything except `last_seen` differs. */
+  private _put(room: Room, before: PresenceMember | undefined, member: PresenceMember): void {
+    if (before && !differs(before, member)) return;
+    const kind = before ? 'update' : hasUser(room, member) ? 'connect' : 'join';
+    room._members.set(member.client_id, member);
+    this._show(room, kind, member);
+    const { user_id: user } = member;
+    const returned =
+      !before && user && [...room.awaited.values()].find((other) => other.user_id === user);
+    if (returned) this._take(room, returned);
+  }
+
+  private _take(room: Room, member: PresenceMember): void {
+    room._members.delete(member.client_id);
+    room.awaited.delete(member.client_id);
+    this._show(room, hasUser(room, member) ? 'disconnect' : 'leave', member);
   }
 
   /** The rooms of the topics that any of the patterns matches. */
@@ -199,32 +268,6 @@ export class PresenceMembers {
     this._rooms.set(topic, room);
     return room;
   }
-}
-
-function change(
-  room: Room,
-  kind: Change['change'],
-  member?: PresenceMember,
-  members: readonly PresenceMember[] = inOrder(room),
-): Change {
-  return { topic: room._topic, members, change: kind, member } as Change;
-}
-
-function put(room: Room, before: PresenceMember | undefined, member: PresenceMember): Change[] {
-  const kind = before ? 'update' : hasUser(room, member) ? 'connect' : 'join';
-  room._members.set(member.client_id, member);
-  const out: Change[] = [change(room, kind, member)];
-  const { user_id: user } = member;
-  const returned =
-    !before && user && [...room.awaited.values()].find((other) => other.user_id === user);
-  if (returned) out.push(take(room, returned));
-  return out;
-}
-
-function take(room: Room, member: PresenceMember): Change {
-  room._members.delete(member.client_id);
-  room.awaited.delete(member.client_id);
-  return change(room, hasUser(room, member) ? 'disconnect' : 'leave', member);
 }
 
 /** Whether a connection of the same user is present; some peers send no users. */
@@ -282,100 +325,4 @@ function merge(
     ),
   );
   return isPresenceMember(fields) ? fields : undefined;
-}
-
-/** The members of all topics, and the subscriptions that see them. */
-export class Presence {
-  readonly members: PresenceMembers = new PresenceMembers();
-  /** Only of subscriptions with presence. */
-  private readonly _routes = new Routes();
-
-  constructor(
-    private readonly _context: Context,
-    private readonly _deliveries: DeliveryPorts,
-  ) {}
-
-  // ---------------------------------------------------------------- from the server
-
-  /** Take a join, update or leave. */
-  message(message: Envelope): void {
-    if (this._routes.matching(message.topic).length) this._showAll(this.members.apply(message));
-  }
-
-  /** All members of a topic. */
-  snapshot({ topic, members }: PresenceSnapshotFrame): void {
-    if (this._routes.matching(topic).length) this._showAll(this.members.snapshot(topic, members));
-  }
-
-  /**
-   * A new connection is open; on a server that has forgotten this client, members may return.
-   *
-   * @param known The server still knows this client.
-   */
-  reconnected(known: boolean): void {
-    if (this.members.reconnected(known)) this._awaitMembers();
-  }
-
-  /** The timer `grace` fired: members that have not returned have left. */
-  expire(): void {
-    this._showAll(this.members.expire());
-  }
-
-  // ---------------------------------------------------------------- from the subscriptions
-
-  /** Show a subscription changes, and first the known members of topics new to it. */
-  add(state: SubscriptionState): void {
-    if (!state.request.presence) return;
-    this.show(state, this._routed(state));
-    this._routes.add(state);
-  }
-
-  /** Stop showing it changes of these patterns. */
-  remove(state: SubscriptionState, patterns: readonly string[]): void {
-    if (!state.request.presence) return;
-    this._routes.remove(state, patterns);
-    this.members.drop(patterns, this._routes);
-  }
-
-  /**
-   * Show a subscription with presence the known members of its topics.
-   *
-   * @param others Patterns whose topics are left out.
-   * @param hidden Its other topics were rejected temporarily: show empty lists.
-   */
-  show(state: SubscriptionState, others: readonly string[], hidden?: boolean): void {
-    if (!state.request.presence) return;
-    for (const change of this.members.lists(state._patterns, others, hidden)) {
-      this._deliveries.presenceChanged(state.request.sub, change);
-    }
-  }
-
-  /** The server answered a subscription: some members may have left unnoticed. */
-  answered(state: SubscriptionState): void {
-    if (this.members.doubt(this._routed(state), this._routes.byPattern)) this._awaitMembers();
-  }
-
-  /** Whether any subscription that shares a pattern with it wants presence. */
-  watches({ _patterns: patterns }: SubscriptionState): boolean {
-    return patterns.some((pattern) => this._routes.byPattern.has(pattern));
-  }
-
-  // ---------------------------------------------------------------- inside
-
-  private _awaitMembers(): void {
-    this._context.timers.start('grace', presenceGrace);
-  }
-
-  /** The patterns whose changes are shown to a subscription. */
-  private _routed(state: SubscriptionState): string[] {
-    return state._patterns.filter((pattern) => this._routes.byPattern.get(pattern)?.has(state));
-  }
-
-  private _showAll(changes: readonly PresenceChange[]): void {
-    for (const change of changes) {
-      for (const state of this._routes.find(change.topic)) {
-        this._deliveries.presenceChanged(state.request.sub, change);
-      }
-    }
-  }
 }

@@ -82,7 +82,7 @@ export class Subscriptions {
 
   /** The connection is lost. */
   lost(): void {
-    this.presence.members.lost();
+    this.presence.lost();
     for (const state of this.all.values()) state.forget();
   }
 
@@ -91,7 +91,7 @@ export class Subscriptions {
    */
   rejoin(): void {
     const incremental = this._context.peer?.incremental;
-    if (!incremental) this.presence.members.lost();
+    if (!incremental) this.presence.lost();
     for (const state of this.all.values()) {
       if (!incremental || state.retryPending) this._sendSubscribe(state);
     }

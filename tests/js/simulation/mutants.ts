@@ -175,8 +175,8 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   // ---------------------------------------------------------------- presence
   'a member that left during an outage stays': {
     file: 'session/presence.ts',
-    from: 'room.proven || (room._complete && watched.has(room._topic))',
-    to: 'room._complete',
+    from: 'room.proven || isNamed ||',
+    to: 'room._complete ||',
   },
   'a member that leaves stays': {
     file: 'session/presence.ts',
@@ -185,13 +185,13 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   'a snapshot does not report who left': {
     file: 'session/presence.ts',
-    from: 'if (!fresh.has(clientId) && !mayReturn) out',
-    to: 'if (false) out',
+    from: 'if (!fresh.has(clientId) && !mayReturn)',
+    to: 'if (false)',
   },
   'a later subscription does not receive known members': {
     file: 'session/presence.ts',
-    from: 'of this.members.lists(state._patterns, others, hidden)',
-    to: 'of []',
+    from: 'of this._roomsOf(state._patterns)',
+    to: 'of [] as Room[]',
   },
   'own presence is not sent again': {
     file: 'session/own_presence.ts',

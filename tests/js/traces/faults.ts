@@ -24,7 +24,7 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
   ),
   'members that no snapshot confirms stay': replaced(
     'presence.ts',
-    'if (this.members.doubt(this._routed(state), this._routes.byPattern)) this._awaitMembers();',
+    'if (found) this._awaitMembers();',
   ),
   // ---------------------------------------------------------------- cursor
   'a position that a node has confirmed is requested from the next one': replaced(

@@ -17,7 +17,7 @@ from hanzoai.pubsub.topics import TopicTrie, is_wildcard
 from hanzoai.pubsub.values import PresenceChange
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from hanzoai.pubsub.generated.wire import Message, PresenceSnapshotFrame
     from hanzoai.pubsub.session.ports import Context
@@ -52,8 +52,8 @@ class _Room:
     opened: int = 0  # grows with each opening of a room: the order of the rooms
 
 
-class PresenceMembers:
-    """Members by topic and client id (PRES-1, PRES-4, H-082 to H-085).
+class Presence:
+    """Members by topic and client id, reported to subscriptions (PRES-1, PRES-4, H-082 to H-085).
 
     A member is one connection of a user. A user joins with the first connection and leaves with the
     last one; the others connect and disconnect.
@@ -64,25 +64,43 @@ class PresenceMembers:
     they return or `expire` is called.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, context: Context) -> None:
+        self._ports = context.ports
+        self._timers = context.timers
+        self._routes = Routes()  # only of subscriptions with presence
         self._rooms: OrderedDict[str, _Room] = OrderedDict()
         self._sorted: list[str] = []  # the topics by name
         self._opened = 0
 
-    def lists(
-        self, patterns: Sequence[str], others: Sequence[str], *, hidden: bool
-    ) -> Iterator[PresenceChange]:
-        """Lists of the topics of `patterns`, but not of `others`; if `hidden`, empty ones."""
-        known = set(self._matching(others))
-        for topic in self._matching(patterns):
-            if topic not in known and (room := self._rooms[topic]).complete:
-                yield PresenceChange(topic, () if hidden else _in_order(room), "snapshot")
+    # ---------------------------------------------------------------- from the server
 
-    def snapshot(self, topic: str, members: Sequence[PresenceMember]) -> list[PresenceChange]:
-        """Process a complete list: report it whole the first time, and as differences later."""
-        room = self._open(topic)
+    def message(self, message: Message) -> None:
+        """Process a join, update or leave."""
+        data = _member_data(message.data)
+        if data is None or not self._routes.matching(message.topic):
+            return
+        client_id = cast("str", data["client_id"])
+        room = self._open(message.topic)
+        before = room.members.get(client_id)
+        if message.type == LEAVE:
+            if before is not None:
+                self._take(room, before)
+            return
+        if before is None and len(room.members) - len(room.awaited) >= MAX_MEMBERS:
+            return
+        member = _merge(before, data, message.timestamp)
+        if member is None:
+            return
+        room.awaited.pop(client_id, None)
+        self._put(room, before, member)
+
+    def snapshot(self, frame: PresenceSnapshotFrame) -> None:
+        """Process the list of all members: report it the first time, and differences later."""
+        if not self._routes.matching(frame.topic):
+            return
+        room = self._open(frame.topic)
         room.proven = True
-        new = {member.client_id: member for member in members[:MAX_MEMBERS]}
+        new = {member.client_id: member for member in frame.members[:MAX_MEMBERS]}
         if room.doubted:
             room.doubted = False
             room.awaited = {}
@@ -90,58 +108,36 @@ class PresenceMembers:
             room.complete = True
             room.members = new
             room.awaited = {}
-            return [PresenceChange(topic, _in_order(room), "snapshot")]
-        out: list[PresenceChange] = []
+            self._report(PresenceChange(room.topic, _in_order(room), "snapshot"))
+            return
         for client_id in new:
             room.awaited.pop(client_id, None)
         # Report joins before leaves, so that a user whose connection has a new id stays.
         for client_id, member in new.items():
-            before = room.members.get(client_id)
-            if before is None or _differs(before, member):
-                out += _put(room, before, member)
+            self._put(room, room.members.get(client_id), member)
         for client_id, member in list(room.members.items()):
             if client_id not in new and not (client_id in room.awaited and member.user_id):
-                out.append(_take(room, member))
-        return out
-
-    def apply(self, message: Message) -> list[PresenceChange]:
-        """Process a join, update or leave message."""
-        data = _member_data(message.data)
-        if data is None:
-            return []
-        client_id = cast("str", data["client_id"])
-        room = self._open(message.topic)
-        before = room.members.get(client_id)
-        if message.type == LEAVE:
-            return [] if before is None else [_take(room, before)]
-        if before is None and len(room.members) - len(room.awaited) >= MAX_MEMBERS:
-            return []
-        member = _merge(before, data, message.timestamp)
-        if member is None:
-            return []
-        room.awaited.pop(client_id, None)
-        if before is not None and not _differs(before, member):
-            return []
-        return _put(room, before, member)
+                self._take(room, member)
 
     def lost(self) -> None:
         """The connection or stream is lost: members may leave unnoticed."""
         for room in self._rooms.values():
             room.proven = False
 
-    def reconnected(self, *, known: bool) -> bool:
-        """The connection is restored, and the server knows this client; whether members return."""
-        for room in self._rooms.values():
+    def reconnected(self, *, known: bool) -> None:
+        """The connection is restored; `known`: otherwise, members may return with other ids."""
+        rooms = self._rooms.values()
+        for room in rooms:
             if not known or room.awaited:
                 room.doubted = known and room.doubted
                 room.awaited = dict(room.members)
-        return any(room.awaited for room in self._rooms.values())
+        if any(room.awaited for room in rooms):
+            self._timers.start("grace", LIMITS.presence_grace)
 
-    def expire(self) -> list[PresenceChange]:
-        """Drop the members that have not returned after a reconnect."""
+    def expire(self) -> None:
+        """The timer `grace` fired: drop the members that have not returned."""
         # All of a topic leave together, because each change has a list of the remaining members: a
         # list for each would take half a gigabyte if 10,000 leave.
-        out: list[PresenceChange] = []
         for room in self._rooms.values():
             gone, room.awaited, room.doubted = room.awaited, {}, False
             for client_id in gone:
@@ -154,32 +150,89 @@ class PresenceMembers:
                 kind: PresenceChangeKind = "disconnect" if stays else "leave"
                 changes.append(PresenceChange(room.topic, members, kind, member))
                 users.add(member.user_id)
-            out += reversed(changes)
-        return out
+            for change in reversed(changes):
+                self._report(change)
 
-    def doubt(self, patterns: Sequence[str], watched: Container[str]) -> bool:
-        """Await the members that no snapshot will certainly confirm; whether there are any.
+    # ---------------------------------------------------------------- from the subscriptions
 
-        `patterns` are those of an answered subscription, `watched` those of all with presence.
-        """
+    def add(self, state: SubscriptionState) -> None:
+        """Report changes to a subscription, and first the known members of topics new to it."""
+        if state.request.presence:
+            self.show(state, self._routed(state))
+            self._routes.add(state)
+
+    def remove(self, state: SubscriptionState, patterns: Sequence[str]) -> None:
+        """Stop reporting changes of these patterns to it; forget topics that no other one has."""
+        if state.request.presence:
+            self._routes.remove(state, patterns)
+            for topic in self._matching(patterns):
+                if not self._routes.matching(topic):
+                    self._forget(topic)
+
+    def show(
+        self, state: SubscriptionState, others: Sequence[str], *, hidden: bool = False
+    ) -> None:
+        """Report the known members of its topics, but not of `others`; if `hidden`, empty lists."""
+        if not state.request.presence:
+            return
+        known = set(self._matching(others))
+        for topic in self._matching(state.patterns):
+            if topic not in known and (room := self._rooms[topic]).complete:
+                change = PresenceChange(topic, () if hidden else _in_order(room), "snapshot")
+                self._ports.presence_changed(state.request.sub, change)
+
+    def answered(self, state: SubscriptionState) -> None:
+        """The server answered: await the members that no snapshot will certainly confirm."""
         found = False
-        for topic in self._matching(patterns):
+        for topic in self._matching(self._routed(state)):
             room = self._rooms[topic]
             # A server sends a snapshot of each named topic, and of the topics of a pattern that
             # have members.
-            if room.proven or (room.complete and topic in watched) or not room.members:
+            is_named = room.complete and topic in self._routes.by_pattern
+            if room.proven or is_named or not room.members:
                 continue
             room.proven = True
             if not room.awaited:
                 room.awaited = room.members.copy()
                 room.doubted = found = True
-        return found
+        if found:
+            self._timers.start("grace", LIMITS.presence_grace)
 
-    def drop(self, patterns: Sequence[str], routes: Routes) -> None:
-        """Drop the topics of some patterns that no subscription matches."""
-        for topic in self._matching(patterns):
-            if not routes.matching(topic):
-                self._remove(topic)
+    def watches(self, state: SubscriptionState) -> bool:
+        """Whether presence is wanted by any subscription that shares a pattern with this one."""
+        return any(pattern in self._routes.by_pattern for pattern in state.patterns)
+
+    # ---------------------------------------------------------------- inside
+
+    def _routed(self, state: SubscriptionState) -> list[str]:
+        """The patterns whose changes are reported to a subscription."""
+        routes = self._routes.by_pattern
+        return [pattern for pattern in state.patterns if state in routes.get(pattern, ())]
+
+    def _report(self, change: PresenceChange) -> None:
+        for state in self._routes.find(change.topic):
+            self._ports.presence_changed(state.request.sub, change)
+
+    def _put(self, room: _Room, before: PresenceMember | None, member: PresenceMember) -> None:
+        """Add a member, or change it if anything except `last_seen` differs."""
+        if before is not None and not _differs(before, member):
+            return
+        kind: PresenceChangeKind = "update"
+        if before is None:
+            kind = "connect" if _has_user(room, member) else "join"
+        room.members[member.client_id] = member
+        self._report(PresenceChange(room.topic, _in_order(room), kind, member))
+        if before is None and member.user_id:
+            same_user = (one for one in room.awaited.values() if one.user_id == member.user_id)
+            if (returned := next(same_user, None)) is not None:
+                self._take(room, returned)
+
+    def _take(self, room: _Room, member: PresenceMember) -> None:
+        """A member has left."""
+        del room.members[member.client_id]
+        room.awaited.pop(member.client_id, None)
+        kind: PresenceChangeKind = "disconnect" if _has_user(room, member) else "leave"
+        self._report(PresenceChange(room.topic, _in_order(room), kind, member))
 
     def _open(self, topic: str) -> _Room:
         room = self._rooms.get(topic)
@@ -187,7 +240,7 @@ class PresenceMembers:
             if len(self._rooms) >= MAX_TOPICS:
                 empty = [name for name, each in self._rooms.items() if not each.members]
                 for name in empty or [next(iter(self._rooms))]:
-                    self._remove(name)
+                    self._forget(name)
             room = self._rooms[topic] = _Room(topic)
             insort(self._sorted, topic)
         else:
@@ -195,7 +248,7 @@ class PresenceMembers:
         self._opened = room.opened = self._opened + 1
         return room
 
-    def _remove(self, topic: str) -> None:
+    def _forget(self, topic: str) -> None:
         del self._rooms[topic]
         del self._sorted[bisect_left(self._sorted, topic)]
 
@@ -218,28 +271,6 @@ class PresenceMembers:
                 if topic.endswith(ending) and trie.match(topic)
             )
         return sorted(found, key=lambda topic: self._rooms[topic].opened)
-
-
-def _put(
-    room: _Room, before: PresenceMember | None, member: PresenceMember
-) -> list[PresenceChange]:
-    kind: PresenceChangeKind = "update"
-    if before is None:
-        kind = "connect" if _has_user(room, member) else "join"
-    room.members[member.client_id] = member
-    out = [PresenceChange(room.topic, _in_order(room), kind, member)]
-    if before is None and member.user_id:
-        same_user = (one for one in room.awaited.values() if one.user_id == member.user_id)
-        if (returned := next(same_user, None)) is not None:
-            out.append(_take(room, returned))
-    return out
-
-
-def _take(room: _Room, member: PresenceMember) -> PresenceChange:
-    del room.members[member.client_id]
-    room.awaited.pop(member.client_id, None)
-    kind: PresenceChangeKind = "disconnect" if _has_user(room, member) else "leave"
-    return PresenceChange(room.topic, _in_order(room), kind, member)
 
 
 def _has_user(room: _Room, member: PresenceMember) -> bool:
@@ -296,78 +327,3 @@ def _merge(
         return PresenceMember.model_validate(fields)
     except ValidationError:
         return None
-
-
-class Presence:
-    """Member maps, and the subscriptions that receive their changes."""
-
-    def __init__(self, context: Context) -> None:
-        self._ports = context.ports
-        self._timers = context.timers
-        self._routes = Routes()  # only of subscriptions with presence
-        self.members: Final = PresenceMembers()
-
-    # ---------------------------------------------------------------- from the server
-
-    def message(self, message: Message) -> None:
-        """Process a join, update or leave."""
-        if self._routes.matching(message.topic):
-            self._show_all(self.members.apply(message))
-
-    def snapshot(self, frame: PresenceSnapshotFrame) -> None:
-        """Process the list of all members of a topic."""
-        if self._routes.matching(frame.topic):
-            self._show_all(self.members.snapshot(frame.topic, frame.members))
-
-    def reconnected(self, *, known: bool) -> None:
-        """The connection is restored; `known`: otherwise, members may return with other ids."""
-        if self.members.reconnected(known=known):
-            self._timers.start("grace", LIMITS.presence_grace)
-
-    def expire(self) -> None:
-        """The timer `grace` fired: drop members that have not returned."""
-        self._show_all(self.members.expire())
-
-    # ---------------------------------------------------------------- from the subscriptions
-
-    def add(self, state: SubscriptionState) -> None:
-        """Report changes to a subscription, and first the known members of topics new to it."""
-        if state.request.presence:
-            self.show(state, self._routed(state))
-            self._routes.add(state)
-
-    def remove(self, state: SubscriptionState, patterns: Sequence[str]) -> None:
-        """Stop reporting changes of these patterns to it."""
-        if state.request.presence:
-            self._routes.remove(state, patterns)
-            self.members.drop(patterns, self._routes)
-
-    def show(
-        self, state: SubscriptionState, others: Sequence[str], *, hidden: bool = False
-    ) -> None:
-        """Report the known members of its topics, but not of `others`; if `hidden`, empty lists."""
-        if not state.request.presence:
-            return
-        for change in self.members.lists(state.patterns, others, hidden=hidden):
-            self._ports.presence_changed(state.request.sub, change)
-
-    def answered(self, state: SubscriptionState) -> None:
-        """The server answered a subscription: some members may have left unnoticed."""
-        if self.members.doubt(self._routed(state), self._routes.by_pattern):
-            self._timers.start("grace", LIMITS.presence_grace)
-
-    def watches(self, state: SubscriptionState) -> bool:
-        """Whether presence is wanted by any subscription that shares a pattern with this one."""
-        return any(pattern in self._routes.by_pattern for pattern in state.patterns)
-
-    # ---------------------------------------------------------------- inside
-
-    def _routed(self, state: SubscriptionState) -> list[str]:
-        """The patterns whose changes are reported to a subscription."""
-        routes = self._routes.by_pattern
-        return [pattern for pattern in state.patterns if state in routes.get(pattern, ())]
-
-    def _show_all(self, changes: Sequence[PresenceChange]) -> None:
-        for change in changes:
-            for state in self._routes.find(change.topic):
-                self._ports.presence_changed(state.request.sub, change)

@@ -90,14 +90,14 @@ class Subscriptions:
 
     def lost(self) -> None:
         """The connection is lost."""
-        self.presence.members.lost()
+        self.presence.lost()
         for state in self.all.values():
             state.forget()
 
     def rejoin(self) -> None:
         """The timer `rejoin` fired: request rejected subscriptions again; on a stream, all."""
         if not self._incremental:
-            self.presence.members.lost()
+            self.presence.lost()
         for state in list(self.all.values()):
             if not self._incremental or state.retry_pending:
                 self._send_subscribe(state)
