@@ -26,6 +26,16 @@ VARIABLE = "HANZO_PUBSUB_TEST_FORKS"
 """Environment variable with the socket of a forking process."""
 
 
+class ForksGone(ConnectionError):
+    """The forking process has ended: it starts nothing, and what it started has been killed."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The process that forks servers and programs (tests/fork_server.py) has ended. "
+            "Start the command again."
+        )
+
+
 class Closable(Protocol):
     """A connection or a pipe."""
 
@@ -55,14 +65,23 @@ class Server:
         self._ending = asyncio.create_task(self._end(answers, open_until_the_end))
 
     async def _end(self, answers: asyncio.StreamReader, transports: Sequence[Closable]) -> int:
-        code: int = json.loads(await answers.readline())["status"]
-        self.returncode = code
-        for transport in transports:
-            transport.close()
+        try:
+            code = await _answer(answers, "status")
+            self.returncode = code
+        except ForksGone:
+            self.kill()
+            raise
+        finally:
+            for transport in transports:
+                transport.close()
         return code
 
     async def wait(self) -> int:
-        """Wait until it has ended; return its exit code."""
+        """Wait until it has ended; return its exit code.
+
+        Raises:
+            ForksGone: The code is lost with the forking process.
+        """
         return await asyncio.shield(self._ending)
 
     def send_signal(self, number: int) -> None:
@@ -85,6 +104,9 @@ async def serve(
         *arguments: Arguments after `serve`.
         env: Its whole environment; default: the environment of this process.
         stderr: Destination of its log; default: discarded.
+
+    Raises:
+        ForksGone: The forking process has ended.
     """
     request = {
         "argv": ["serve", *arguments],
@@ -131,21 +153,21 @@ async def _start(request: Mapping[str, Any], stderr: IO[bytes] | int | None) -> 
 
 async def _kill(starting: asyncio.Task[Server]) -> None:
     """Kill a program that may still be starting; there is none if its start fails."""
-    with contextlib.suppress(OSError, ValueError):
+    with contextlib.suppress(OSError):
         server = await starting
         server.kill()
         await server.wait()
 
 
 async def _begin(request: Mapping[str, Any], stderr: IO[bytes] | int | None) -> Server:
-    connection, printed = _request(request, stderr)
+    connection, printed = _request(_connected(), request, stderr)
     answers, writer = await asyncio.open_unix_connection(sock=connection)
     stdout = asyncio.StreamReader()
     transport, _ = await asyncio.get_running_loop().connect_read_pipe(
         lambda: asyncio.StreamReaderProtocol(stdout), printed
     )
     try:
-        pid: int = json.loads(await answers.readline())["pid"]
+        pid = await _answer(answers, "pid")
     except BaseException:
         for each in (writer, transport):
             each.close()
@@ -153,17 +175,43 @@ async def _begin(request: Mapping[str, Any], stderr: IO[bytes] | int | None) -> 
     return Server(pid, stdout, answers, (writer, transport))
 
 
+async def _answer(answers: asyncio.StreamReader, field: str) -> int:
+    """Return the next answer of the forking process."""
+    line = await answers.readline()
+    if not line:
+        raise ForksGone
+    return int(json.loads(line)[field])
+
+
+def check() -> None:
+    """Return if the forking process runs.
+
+    Raises:
+        ForksGone: It has ended.
+    """
+    _connected().close()
+
+
+def _connected() -> socket.socket:
+    connection = socket.socket(socket.AF_UNIX)
+    try:
+        connection.connect(address())
+    except (ConnectionRefusedError, FileNotFoundError):
+        connection.close()
+        raise ForksGone from None
+    return connection
+
+
 def _request(
-    request: Mapping[str, Any], stderr: IO[bytes] | int | None
+    connection: socket.socket, request: Mapping[str, Any], stderr: IO[bytes] | int | None
 ) -> tuple[socket.socket, IO[bytes]]:
     """Return the connection for answers, and the output of the program.
 
     Args:
+        connection: A connection to the forking process.
         request: See `tests/fork_server.py`.
         stderr: Destination of its errors: a file, `subprocess.STDOUT`, or None to discard them.
     """
-    connection = socket.socket(socket.AF_UNIX)
-    connection.connect(address())
     read, write = os.pipe()
     with open(write, "wb") as out, open(os.devnull, "wb") as nothing:
         err = out if isinstance(stderr, int) else nothing if stderr is None else stderr

@@ -1,4 +1,8 @@
-"""`python -m tests.chaos`: run many seeds, or repeat a run. Exits with 1 for a broken promise."""
+"""`python -m tests.chaos`: run many seeds, or repeat a run.
+
+It exits with 1 for a broken promise, and with 2 if the servers ended with the process that forked
+them, so that there is no result.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +21,7 @@ from tests.chaos.peers import bundled
 from tests.chaos.plan import TOPOLOGIES, Fault, Plan, draw
 from tests.chaos.run import Report, Stage
 from tests.chaos.shrinker import shrink
+from tests.forked import ForksGone
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,7 +34,7 @@ AGAIN = 2
 
 
 def main() -> int:
-    """Run the command line; return 0 if every promise was kept."""
+    """Run the command line; return 0 if every promise was kept, and 2 without a result."""
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
     parser.add_argument("--seeds", default="1", help="`7` or `1..500`; default 1")
     parser.add_argument("--topology", default="all", choices=[*TOPOLOGIES, "all"])
@@ -57,9 +62,14 @@ def main() -> int:
     if given.print:
         print(json.dumps([plan.to_json() for plan in plans], indent=1))
         return 0
-    with contextlib.suppress(asyncio.CancelledError):
-        return asyncio.run(_Session(given).carry_out(plans * given.repeat))
-    return 1
+    status = 1
+    try:
+        with contextlib.suppress(asyncio.CancelledError):
+            status = asyncio.run(_Session(given).carry_out(plans * given.repeat))
+    except* ForksGone as gone:
+        print(f"chaos: {gone.exceptions[0]}", file=sys.stderr)
+        status = 2
+    return status
 
 
 def _plans(given: argparse.Namespace) -> list[Plan]:

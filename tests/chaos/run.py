@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import httpx
 
+from tests import forked
 from tests.chaos.actors import (
     REQUEST_WITHIN,
     Actor,
@@ -107,7 +108,11 @@ class Stage:
         return found
 
     async def run(self, plan: Plan) -> Report:
-        """Run a plan."""
+        """Run a plan.
+
+        Raises:
+            ForksGone: The servers ended with the process that had forked them.
+        """
         began = time.monotonic()
         report = Report(plan)
         with TemporaryDirectory(prefix="chaos-") as folder:
@@ -121,6 +126,8 @@ class Stage:
                 report.seconds = time.monotonic() - began
                 report.logs |= logs(Path(folder))
                 await self._clear(report)
+        if report.violations:
+            forked.check()
         return report
 
     async def _clear(self, report: Report) -> None:

@@ -152,6 +152,44 @@ async def test_a_program_whose_start_is_cancelled_twice_is_killed(
     assert status == -signal.SIGKILL
 
 
+async def test_a_program_is_killed_if_the_forking_process_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(tmp_path / "socket")
+    monkeypatch.setattr(forked, "address", lambda: path)
+    pause = (sys.executable, "-c", "import signal; signal.pause()")
+    async with asyncio.timeout(BOUND), programs.started(*pause, within=BOUND) as process:
+
+        async def start_and_end(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readline()
+            writer.write(b'{"pid": %d}\n' % process.pid)
+            writer.close()
+
+        async with await asyncio.start_unix_server(start_and_end, path):
+            server = await forked.serve()
+            with pytest.raises(forked.ForksGone):
+                await server.wait()
+        assert await process.wait() == -signal.SIGKILL
+
+
+async def test_a_start_without_the_forking_process_fails_with_the_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(tmp_path / "socket")
+    monkeypatch.setattr(forked, "address", lambda: path)
+
+    async def end(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readline()
+        writer.close()
+
+    async with asyncio.timeout(BOUND):
+        with pytest.raises(forked.ForksGone, match="Start the command again"):
+            await forked.serve()
+        async with await asyncio.start_unix_server(end, path):
+            with pytest.raises(forked.ForksGone):
+                await forked.serve()
+
+
 async def test_without_descriptors_the_connection_is_the_output() -> None:
     request = {"argv": ["serve", "--no-such-flag"], "env": {}, "cwd": os.getcwd()}
     async with asyncio.timeout(BOUND):
