@@ -52,7 +52,8 @@ class _Kept:
     """A task that runs until its owner stops it."""
 
     work: Callable[[], Coroutine[Any, Any, None]]
-    pause: float = AGAIN_AFTER
+    pause: float
+    """Seconds before it restarts."""
 
 
 class Tasks:
@@ -107,7 +108,7 @@ class Tasks:
         Args:
             work: Called for each run.
         """
-        self._run(_Kept(work))
+        self._run(_Kept(work, AGAIN_AFTER))
 
     async def race(self, *works: Coroutine[Any, Any, None]) -> None:
         """Run all of these until the first of them ends, then end the others.

@@ -66,7 +66,7 @@ class Fake:
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/v1/subscribe", self._stream)
         app.router.add_get("/v1/access", self._access)
-        runner = web.AppRunner(app, shutdown_timeout=0.1)
+        runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
         await runner.setup()
         site = web.TCPSite(runner, HOST, 0, ssl_context=self.tls)
         await site.start()
@@ -99,7 +99,8 @@ class Fake:
         if self.second_chunk is not None:
             await answer.write(self.second_chunk)
         if self.second_chunk != b"":
-            await asyncio.sleep(30)
+            # Until the client leaves, which cancels this.
+            await asyncio.Event().wait()
         return answer
 
     async def _talk(self, connection: ServerConnection) -> None:

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 from redis.asyncio import Redis
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError, ResponseError
 
 from tests.cluster.waiting import until
 from tests.ports import free_port
@@ -103,6 +103,14 @@ class Store:
                 return await connection.read_response()
             finally:
                 await client.connection_pool.release(connection)
+
+    async def busy(self) -> bool:
+        """Whether a script occupies it, so that it refuses other commands."""
+        try:
+            await self.command("PING")
+        except ResponseError as error:
+            return str(error).startswith("BUSY")
+        return False
 
     def stall(self) -> None:
         """Pause it until `go_on`; its connections stay open."""

@@ -99,7 +99,7 @@ async def test_nodes_that_answer_checks_late_stay_in_use(kind: str, tmp_path: Pa
     async def answer_late(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with closing(writer), suppress(ConnectionError, asyncio.IncompleteReadError):
             while await reader.readuntil(b"\r\n\r\n"):
-                # Longer than the interval of the checks.
+                # The subject is time: this is longer than the interval of the checks.
                 await asyncio.sleep(0.3)
                 writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
                 await writer.drain()

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 BOUND: Final = 100
 NODES: Final[dict[str, Any]] = {"publish_rate_service": 10_000, "history_max_messages": 10_000}
 ENDLESS: Final = "while true do end"
+OUTAGE: Final = 1.0
+"""Seconds for which a script occupies Redis, so that requests of the nodes meet it."""
 SECRET: Final = "a-secret-in-a-payload"
 
 
@@ -78,7 +80,8 @@ async def stall(store: Store, seconds: float) -> None:
 async def run_a_long_script(store: Store) -> None:
     await store.command("CONFIG", "SET", "busy-reply-threshold", 20)
     running = asyncio.create_task(store.command("EVAL", ENDLESS, 0))
-    await asyncio.sleep(1)
+    await until(store.busy)
+    await asyncio.sleep(OUTAGE)
     await store.command("SCRIPT", "KILL")
     await asyncio.wait([running])
     assert isinstance(running.exception(), RedisError)
@@ -99,8 +102,12 @@ async def rewritten(store: Store) -> bool:
 
 async def run_out_of_memory(store: Store) -> None:
     await store.command("CONFIG", "SET", "maxmemory", 1)
-    await asyncio.sleep(1)
+    await until(partial(refused_writes, store))
     await store.command("CONFIG", "SET", "maxmemory", 0)
+
+
+async def refused_writes(store: Store) -> bool:
+    return b"errorstat_OOM:" in await store.command("INFO", "errorstats")
 
 
 @pytest.mark.parametrize(

@@ -286,6 +286,7 @@ async def test_members_outlast_an_outage_of_the_store(
         # Changes during the outage are reported when the store is back.
         await sam.send({"type": "unsubscribe", "topics": [TOPIC], "ref": "1"})
         await sam.until("unsubscribed")
+        # The leases of the nodes run out meanwhile: the subject is time.
         await asyncio.sleep(TIMEOUT / 1000)
         if stalls:
             store.go_on()

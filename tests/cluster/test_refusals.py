@@ -169,20 +169,12 @@ async def test_a_busy_redis_is_recognized_by_a_read_of_several_shards(store: Sto
         backplane: Any = node.hub.core.backplane
         layout = backplane._layout
         running = asyncio.create_task(store.command("EVAL", "while true do end", 0))
-        await until(lambda: busy(store), True)
+        await until(store.busy)
         with pytest.raises(RefusedError, match="busy with a script"):
             await backplane._link.names_of(layout.owners)
         await store.command("SCRIPT", "KILL")
         with pytest.raises(ResponseError):
             await running
-
-
-async def busy(store: Store) -> bool:
-    try:
-        await store.command("PING")
-    except ResponseError as error:
-        return str(error).startswith("BUSY")
-    return False
 
 
 async def test_a_node_that_loses_the_permission_to_listen_reports_it_and_recovers(

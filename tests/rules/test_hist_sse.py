@@ -224,7 +224,7 @@ async def test_sse_1_the_cursor_outlives_a_token_that_ends_and_is_renewed(
             await publisher.publish("demo.x", say(number))
             seen.append(await anext(sub))
             number += 1
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(0.02)  # within the publish rate, until tokens have expired
         for _ in range(5):
             await publisher.publish("demo.x", say(number))
             seen.append(await anext(sub))
