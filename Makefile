@@ -45,8 +45,8 @@ serve: packages ## a development server on 127.0.0.1, ports 8056 and 8057
 # ---------------------------------------------------------------- set up
 
 .PHONY: setup packages programs pins
-setup: ## all that the tests need: .venv/, node_modules/, Chromium, Redis, HAProxy, nginx, Java, Kafka
-	$(SETUP) python newest npm chromium redis balancers java kafka classes bytecode
+setup: ## all that the tests need: .venv/, node_modules/, bash, Chromium, Redis, HAProxy, nginx, Java, Kafka
+	$(SETUP) python newest npm bash chromium redis balancers java kafka classes bytecode
 
 packages: ## .venv/ and node_modules/ from the pins
 	$(SETUP) python npm
@@ -63,10 +63,12 @@ pins: ## resolve the newest versions and write them down
 test: setup ## every test
 	@$(TESTS) all
 
-test-fast: packages ## what to run after each change: no browser, Spark, Redis, Kafka or packaging; about a minute
+test-fast: ## what to run after each change: no browser, Spark, Redis, Kafka or packaging; about a minute
+	$(SETUP) python npm bash
 	@$(TESTS) fast
 
-test-python: packages ## the Python SDK, the command line, the documentation, both SDKs through the same scenarios
+test-python: ## the Python SDK, the command line, the documentation, both SDKs through the same scenarios
+	$(SETUP) python npm bash
 	@$(TESTS) python
 
 test-js: packages ## the TypeScript SDK, and its package in Node, Vite and workerd

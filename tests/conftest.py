@@ -115,8 +115,25 @@ _FAILED: list[str] = []
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, None]:
     """Record a failure."""
     outcome = yield
-    if outcome.get_result().failed:
+    report = outcome.get_result()
+    _fail_if_skipped(report)
+    if report.failed:
         _FAILED.append(item.nodeid)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_make_collect_report() -> Generator[None, Any, None]:
+    """Fail a file that skips itself."""
+    outcome = yield
+    _fail_if_skipped(outcome.get_result())
+
+
+def _fail_if_skipped(report: pytest.TestReport | pytest.CollectReport) -> None:
+    """Fail what is skipped on Linux, where every test runs; other systems lack some features."""
+    if sys.platform == "linux" and report.skipped and not hasattr(report, "wasxfail"):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
+        report.outcome = "failed"
+        report.longrepr = f"{reason}\nOn Linux, no test may be skipped: provide what it lacks."
 
 
 @pytest.hookimpl(tryfirst=True)

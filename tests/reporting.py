@@ -22,7 +22,7 @@ class Reporter:
     def __init__(self, file: Path) -> None:
         self._file = file
         self._seconds: defaultdict[str, float] = defaultdict(float)
-        self._failed: set[str] = set()
+        self._outcomes: dict[str, str] = {}
         self._collected = False
 
     # Not every environment has pytest-xdist.
@@ -35,10 +35,10 @@ class Reporter:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         name = report.nodeid
         self._seconds[name] += report.duration
-        if report.failed:
-            self._failed.add(name)
+        if not report.passed and self._outcomes.get(name) != "failed":
+            self._outcomes[name] = report.outcome
         if report.when == "teardown":
-            outcome = "failed" if name in self._failed else "passed"
+            outcome = self._outcomes.pop(name, "passed")
             self._write({"test": name, "seconds": self._seconds.pop(name), "outcome": outcome})
 
     def _write(self, line: dict[str, object]) -> None:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 PARTS = (
     *("python", "newest", "npm", "docs", "bench", "dashboard", "coverage"),
-    *("chromium", "redis", "balancers", "java", "kafka", "classes", "bytecode"),
+    *("bash", "chromium", "redis", "balancers", "java", "kafka", "classes", "bytecode"),
 )
 STATE = ROOT / ".setup"
 
@@ -56,7 +56,7 @@ def plan(parts: Sequence[str]) -> tuple[list[Step], list[Step]]:
         steps += [NpmPackages(ROOT / "scripts" / "dashboard", "npm packages of the dashboard")]
     if "coverage" in parts:
         steps += [NpmPackages(ROOT / "scripts" / "v8_coverage", "npm packages of the coverage")]
-    programs = [name for name in ("chromium", "redis", "java") if name in parts]
+    programs = [name for name in ("bash", "chromium", "redis", "java") if name in parts]
     if "balancers" in parts:
         programs += ["haproxy", "nginx"]
     kafka = KafkaBroker()

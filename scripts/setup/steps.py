@@ -317,6 +317,7 @@ class NpmPackages:
 
 
 PROGRAMS = {
+    "bash": (("bash",), "bash"),
     "chromium": (("chromium", "chromium-browser", "google-chrome"), "chromium"),
     "redis": (("redis-server",), "redis-server"),
     "haproxy": (("haproxy",), "haproxy"),

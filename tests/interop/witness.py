@@ -37,10 +37,14 @@ _failed: set[str] = set()
 _delays: dict[str, float] = {}
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> bool | None:
+    """Do not run the other cases of a test that has failed: one failure is the proof."""
+    return True if _name(item) in _failed else None
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip the other cases of a test that has failed."""
-    if _name(item) in _failed:
-        pytest.skip("another case of this test has failed")
+    """Begin to measure how long this process waits for a processor."""
     _delays[item.nodeid] = _delay()
 
 

@@ -17,11 +17,15 @@ export default async function* report(events) {
   for await (const { type, data } of events) {
     if (type === 'test:stderr' || type === 'test:stdout') yield data.message;
     if (type !== 'test:pass' && type !== 'test:fail') continue;
-    if (data.skip !== undefined || data.todo !== undefined) continue;
     const { duration_ms, error, type: kind } = data.details;
     // The time of a group is the sum of its tests.
     const milliseconds = kind === 'suite' ? 0 : duration_ms;
-    if (type === 'test:pass') {
+    if (data.skip !== undefined || data.todo !== undefined) {
+      failed += 1;
+      process.exitCode = 1;
+      tell(data.name, milliseconds, 'failed');
+      yield `FAILED ${data.name}\nNo test may be skipped, or left to do.\n`;
+    } else if (type === 'test:pass') {
       passed += 1;
       tell(data.name, milliseconds, 'passed');
     } else if (error.failureType !== 'subtestsFailed') {

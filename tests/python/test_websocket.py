@@ -1201,7 +1201,6 @@ async def test_a_host_that_a_socks_proxy_does_not_resolve_is_named() -> None:
         writer.write(b"\x05\x00")
         await reader.read()
 
-    pytest.importorskip("python_socks")
     async with raw_server(greet) as url:
         error = await failure(
             "wss://ps.invalid/ws", proxy=f"socks5://127.0.0.1:{urlsplit(url).port}"

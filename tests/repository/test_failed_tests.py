@@ -1,10 +1,12 @@
-"""Leftovers of a failed test do not fail another test."""
+"""Failures are complete and alone: leftovers fail no other test, and a skip is a failure."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[2]
 
@@ -24,9 +26,19 @@ def test_that_collects_garbage():
 """
 
 
-def test_what_a_failed_test_leaves_open_fails_no_later_test(tmp_path: Path) -> None:
-    file = tmp_path / "test_two.py"
-    file.write_text(TESTS, encoding="utf-8")
+SKIPS = {
+    "by a mark": "import pytest\n\n@pytest.mark.skip(reason='needs X')\ndef test_one(): pass\n",
+    "in its body": "import pytest\n\ndef test_one(): pytest.skip('needs X')\n",
+    "with its file": (
+        "import pytest\n\npytest.skip('needs X', allow_module_level=True)\ndef test_one(): pass\n"
+    ),
+}
+
+
+def run(folder: Path, tests: str) -> str:
+    """Run a file of tests with the configuration of this repository; return what is printed."""
+    file = folder / "test_some.py"
+    file.write_text(tests, encoding="utf-8")
     ended = subprocess.run(
         [
             *(sys.executable, "-m", "pytest", "-q", "-c", str(ROOT / "pyproject.toml")),
@@ -38,4 +50,37 @@ def test_what_a_failed_test_leaves_open_fails_no_later_test(tmp_path: Path) -> N
         timeout=60,
         check=False,
     )
-    assert "1 failed, 1 passed" in ended.stdout, ended.stdout
+    return ended.stdout
+
+
+def test_what_a_failed_test_leaves_open_fails_no_later_test(tmp_path: Path) -> None:
+    assert "1 failed, 1 passed" in run(tmp_path, TESTS)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere, tests may be skipped")
+@pytest.mark.parametrize("how", SKIPS)
+def test_a_test_that_is_skipped_on_linux_is_a_failure_with_its_reason(
+    tmp_path: Path, how: str
+) -> None:
+    printed = run(tmp_path, SKIPS[how])
+    assert "needs X" in printed
+    assert "On Linux, no test may be skipped" in printed
+    assert "1 failed" in printed or "1 error" in printed
+
+
+@pytest.mark.parametrize("option", ["skip", "todo"])
+def test_a_test_of_node_that_is_skipped_is_a_failure(tmp_path: Path, option: str) -> None:
+    file = tmp_path / "some.test.mjs"
+    text = f"import {{ test }} from 'node:test';\ntest('one', {{ {option}: true }}, () => {{}});\n"
+    file.write_text(text, encoding="utf-8")
+    reporter = ROOT / "tests" / "js" / "reporter.mjs"
+    ended = subprocess.run(
+        ["node", "--test", f"--test-reporter={reporter}", str(file)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert "FAILED one\nNo test may be skipped" in ended.stdout
+    assert "0 passed, 1 failed" in ended.stdout
+    assert ended.returncode == 1

@@ -118,8 +118,8 @@ def test_a_moved_checkout_is_set_up_again(checkout: Checkout) -> None:
 def test_all_that_is_missing_is_named_in_one_message(checkout: Checkout) -> None:
     # The setup also finds servers in folders outside of PATH.
     programs = [] if Path("/usr/sbin/nginx").exists() else ["nginx"]
-    programs += ["redis", "chromium"]
-    parts = ("npm", "redis", "chromium", "balancers")
+    programs += ["bash", "redis", "chromium"]
+    parts = ("npm", "bash", "redis", "chromium", "balancers")
     status, text = checkout.set_up(*parts)
     assert status == 1
     assert "Node 20 or later with npm" in text

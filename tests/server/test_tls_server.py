@@ -214,10 +214,10 @@ async def test_a_handshake_that_fails_is_released_without_the_garbage_collector(
         gc.enable()
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux lists addresses in /proc")
 async def test_a_server_with_tls_listens_on_the_address_of_one_interface() -> None:
     address = _scoped_address()
-    if address is None:
-        pytest.skip("no interface has a link-local address")
+    assert address is not None, "enable IPv6: no interface has a link-local address"
     [listening] = await listen(address)
     assert listening[3] == socket.if_nametoindex(address.partition("%")[2])
 

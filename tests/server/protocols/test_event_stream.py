@@ -288,7 +288,8 @@ async def test_a_publisher_above_the_rate_is_slowed_down_and_loses_nothing() -> 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a socket holds fewer bytes")
 def test_on_uvloop_a_client_that_sends_before_it_has_entered_is_slowed_down_too() -> None:
-    uvloop: Any = pytest.importorskip("uvloop")
+    import uvloop  # Windows has none
+
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_send_ahead())
 
@@ -312,7 +313,8 @@ async def _send_ahead() -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a socket holds fewer bytes")
 def test_on_uvloop_a_large_event_is_read_in_several_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    uvloop: Any = pytest.importorskip("uvloop")
+    import uvloop  # Windows has none
+
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_send_a_lot(monkeypatch))
 
