@@ -41,7 +41,7 @@ _PROPERTY: Final = re.compile(
 )
 """A parameter of a constructor that is a member."""
 _BASE: Final = re.compile(
-    r"(?:(?P<how>Omit|Pick|Partial)<)?(?P<name>\w+)(?:<[^<>]*>)?"
+    r"(?:(?P<how>Omit|Pick|Optional)<)?(?P<name>\w+)(?:<[^<>]*>)?"
     r"(?:(?:, (?P<names>'[^>]*))?>)?(?:, |$)"
 )
 _WIRE: Final[Mapping[str, str]] = {
@@ -222,10 +222,10 @@ def _inherited(one: Declaration) -> Iterator[Member]:
             continue
         named = re.findall(r"\w+", base["names"] or "")
         for member in (*_inherited(found), *_own(found)):
-            if base["how"] in (None, "Partial") or (member.name in named) == (
+            if base["how"] in (None, "Optional") or (member.name in named) == (
                 base["how"] == "Pick"
             ):
-                is_optional = member.is_optional or base["how"] == "Partial"
+                is_optional = member.is_optional or base["how"] == "Optional"
                 yield replace(member, is_optional=is_optional)
 
 

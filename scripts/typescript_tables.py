@@ -70,7 +70,7 @@ def interface(name: str, file: str = OPTIONS) -> list[Option]:
         if not text:
             raise ValueError(f"{name}.{match['name']} has no description")
         kind = " ".join(match["type"].split()).replace(" | undefined", "")
-        kind = _aliases().get(kind, kind)
+        kind = _aliases().get(kind, kind).replace("Optional<", "Partial<")
         default = _DEFAULT.search(text)
         left = text if default is None else text[: default.start()] + text[default.end() :]
         meaning = left.strip().removeprefix(". ") or text

@@ -1,6 +1,7 @@
 /** Validates the arguments of `subscribe`. */
 
 import { DEVELOPMENT } from '../build.js';
+import type { Optional } from '../compact.js';
 import { HISTORY_MAX, isSignal, isTime, PATTERNS_MAX } from '../settings/checks.js';
 import type { ReceiveQueue } from '../settings/options.js';
 import { isPattern, isTopic } from '../topics.js';
@@ -71,7 +72,7 @@ export interface SubscribeOptions<Data = AnyPayload> extends Waiting {
    */
   readonly types?: readonly string[] | undefined;
   /** Bounds of the messages that wait for your program, and what happens when the queue is full. */
-  readonly queue?: Partial<ReceiveQueue> | undefined;
+  readonly queue?: Optional<ReceiveQueue> | undefined;
   /** Milliseconds to wait for the server's answer; default `operationTimeout`. */
   readonly timeout?: number | undefined;
   /** Ends the subscription. */

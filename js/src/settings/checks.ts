@@ -1,7 +1,7 @@
 /** Checks of single option values; each error names the option, the problem and the remedy. */
 
 import { DEVELOPMENT } from '../build.js';
-import { compact } from '../compact.js';
+import { compact, type Optional } from '../compact.js';
 import { InvalidOption } from '../errors.js';
 import { isCount, isObject } from '../wire/guard.js';
 
@@ -80,7 +80,7 @@ export function checkValues(given: object, kinds: Group, prefix = ''): void {
 }
 
 /** The given settings, and those of `base` for the rest. */
-export function merged<Group extends object>(given: Partial<Group>, base: Group): Group {
+export function merged<Group extends object>(given: Optional<Group>, base: Group): Group {
   return { ...base, ...compact<Partial<Group>>(given) };
 }
 

@@ -1,6 +1,7 @@
 /** Checks of options with full error messages; the production build omits them. */
 
 import { DEVELOPMENT } from '../build.js';
+import type { Optional } from '../compact.js';
 import { InvalidOption } from '../errors.js';
 import { CLIENT } from '../generated/defaults.js';
 import { historyPageMax } from '../generated/limits.js';
@@ -139,7 +140,7 @@ export function checkUnits(given: PubSubOptions): void {
 }
 
 /** Check the queue limits of a subscription. */
-export function checkReceiveQueue(given: Partial<ReceiveQueue>): void {
+export function checkReceiveQueue(given: Optional<ReceiveQueue>): void {
   if (DEVELOPMENT) checkGroup('queue', given, RECEIVE_QUEUE);
 }
 

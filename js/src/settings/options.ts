@@ -4,6 +4,7 @@
  * Defaults come from `spec/defaults.yaml`. Times are milliseconds, sizes bytes.
  */
 
+import type { Optional } from '../compact.js';
 import type { Logger, Token, TokenCallback } from '../values.js';
 import type { SessionOptions, TransportChoice } from './session.js';
 
@@ -139,7 +140,7 @@ export interface Settings {
 }
 
 /** Options of `new PubSub`. */
-export interface PubSubOptions extends Partial<Settings> {
+export interface PubSubOptions extends Optional<Settings> {
   /** `wss://host:8057/ws`; default `HANZO_PUBSUB_URL` of the environment, if there is one. */
   readonly url?: string | URL | undefined;
   /**
@@ -177,11 +178,11 @@ export interface PubSubOptions extends Partial<Settings> {
    */
   readonly recover?: boolean | string | undefined;
   /** Bounds of the messages that wait to be sent or acknowledged. */
-  readonly sendQueue?: Partial<SendQueue> | undefined;
+  readonly sendQueue?: Optional<SendQueue> | undefined;
   /** Bounds of a subscription without its own `queue`. */
-  readonly receiveQueue?: Partial<ReceiveQueue> | undefined;
+  readonly receiveQueue?: Optional<ReceiveQueue> | undefined;
   /** Delays before the client reconnects. */
-  readonly retry?: Partial<RetryOptions> | undefined;
+  readonly retry?: Optional<RetryOptions> | undefined;
   /**
    * Constructor of WebSockets, if there is no global one, as in Node 20: that of the package `ws`.
    */

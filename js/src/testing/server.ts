@@ -7,6 +7,7 @@
 
 import { PubSub } from '../client.js';
 import type { Clock } from '../clock.js';
+import type { Optional } from '../compact.js';
 import { fromCode, UsageError } from '../errors.js';
 import type { JsonObject } from '../generated/wire.js';
 import { parse } from '../http/problems.js';
@@ -38,7 +39,7 @@ const URL = 'ws://memory.localhost/ws';
 
 /** Options of `new MemoryServer`: a clock, rules, a seed, and settings by name. */
 export interface MemoryServerOptions<C extends Clock = VirtualClock>
-  extends Partial<ServerSettings> {
+  extends Optional<ServerSettings> {
   /**
    * The clock of the server and its clients. Default: a `VirtualClock`, which stops until the test
    * moves it. `new SystemClock()` makes both run in real time.

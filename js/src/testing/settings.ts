@@ -2,6 +2,7 @@
  * Settings of the server in memory: the subset of the reference server's settings that tests need.
  */
 
+import type { Optional } from '../compact.js';
 import * as LIMITS from '../generated/limits.js';
 import {
   checkNames,
@@ -91,7 +92,7 @@ const KINDS: Readonly<Record<keyof ServerSettings, Kind>> = {
 };
 
 /** @throws InvalidOption A setting is unknown, has a wrong type, or is out of range. */
-export function readSettings(given: Partial<ServerSettings>): ServerSettings {
+export function readSettings(given: Optional<ServerSettings>): ServerSettings {
   checkNames('options', given, Object.keys(KINDS));
   checkValues(given, KINDS);
   return merged<ServerSettings>(given, {

@@ -74,9 +74,9 @@ export interface VerifyOptions {
    * Maximum difference between `webhook-timestamp` and `now`, in milliseconds above 0; default
    * 300,000.
    */
-  readonly tolerance?: number;
+  readonly tolerance?: number | undefined;
   /** Unix milliseconds; default: the clock of this machine. */
-  readonly now?: number;
+  readonly now?: number | undefined;
 }
 
 /**

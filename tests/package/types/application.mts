@@ -10,6 +10,8 @@ import {
   type StateChange,
   type Subscription,
 } from '@hanzoai/pubsub';
+import { MemoryServer } from '@hanzoai/pubsub/testing';
+import { verify, type WebhookDelivery } from '@hanzoai/pubsub/webhooks';
 
 interface Word {
   readonly text: string;
@@ -18,6 +20,24 @@ interface Word {
 interface Topics {
   'chat.session.abc': Word;
   [agent: `agent.${string}.events`]: { readonly status: 'thinking' | 'done' };
+}
+
+/** A value of a program's own settings, which may be absent, means the default. */
+export function absent(given: undefined): PubSub {
+  return new PubSub({
+    operationTimeout: given,
+    sendQueue: { messages: given },
+    receiveQueue: { bytes: given },
+    retry: { base: given },
+  });
+}
+
+export function absentInTests(given: undefined): MemoryServer {
+  return new MemoryServer({ historyMaxMessages: given });
+}
+
+export function absentInWebhooks(given: undefined): Promise<WebhookDelivery> {
+  return verify('', {}, 'secret', { tolerance: given, now: given });
 }
 
 export async function typed(): Promise<void> {
