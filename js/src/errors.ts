@@ -39,6 +39,7 @@
  */
 
 import { DEVELOPMENT } from './build.js';
+import { compact } from './compact.js';
 import { explain, shorten } from './error_text.js';
 import type { Gap } from './gap.js';
 import { CODES, type Code, type ErrorName } from './generated/errors.js';
@@ -98,7 +99,8 @@ export class PubSubError extends Error {
     super(short, cause === undefined ? undefined : { cause });
     // An uncaught error shows the stack. Chromium replaces what precedes the frames by `message`.
     if (DEVELOPMENT) this.stack = `${this.stack}\n${explain(short, help, code)}`;
-    Object.assign(this, fields);
+    // Loggers print fields that are undefined, too.
+    Object.assign(this, DEVELOPMENT ? compact(fields) : fields);
     this.code = code;
     this.remedy = help;
     this.retryable = !!known?.retryable;

@@ -77,6 +77,12 @@ test('an inspector shows the class of an error', () => {
   }
 });
 
+test('an inspector shows no detail that an error lacks', () => {
+  const error = fromCode('forbidden', 'no access', { topic: undefined, retryAfter: undefined });
+  assert.doesNotMatch(inspect(error), /undefined/);
+  assert.equal(error.topic, undefined);
+});
+
 test('every class has a code with its name in the table', () => {
   const names = new Set(Array.from(CODES.values(), (row) => row.error));
   for (const name of names) {

@@ -11,7 +11,10 @@ export function lazily<Part>(load: () => Promise<Part>): () => Promise<Part> {
   return () => {
     loading ??= load().catch((cause: unknown) => {
       loading = undefined;
-      throw new ConnectionFailed(NOT_LOADED.reason, { cause });
+      throw new ConnectionFailed(NOT_LOADED.reason, {
+        remedy: 'Reload the page: a file is missing, see `cause`.',
+        cause,
+      });
     });
     return loading;
   };

@@ -7,7 +7,7 @@ import { AuthRefused, ConnectionFailed, PermissionDenied } from '../../../js/src
 import type { PubSub } from '../../../js/src/index.js';
 import { BACKGROUND, type Driver } from '../../../js/src/runtime/driver.js';
 import type { Environment } from '../../../js/src/runtime/environment.js';
-import { PARTS } from '../../../js/src/runtime/parts.js';
+import { lazily, PARTS } from '../../../js/src/runtime/parts.js';
 import { WebSocketTransport } from '../../../js/src/transports/websocket.js';
 import { deferred } from './server.js';
 import { FakePeer, turns, virtualClient } from './virtual.js';
@@ -59,6 +59,14 @@ const NETWORK = new TypeError('No network.');
 const never = () => new Promise<never>(() => {});
 const broken = () =>
   Promise.reject(new ConnectionFailed('A part of the client did not load.', { cause: NETWORK }));
+
+test('the error of a part that does not load names the way to get its file', async () => {
+  await assert.rejects(lazily(() => Promise.reject(NETWORK))(), {
+    message: 'A part of the client did not load.',
+    remedy: 'Reload the page: a file is missing, see `cause`.',
+    cause: NETWORK,
+  });
+});
 
 test('messages are delivered while a part loads for another subscription', async () => {
   const { ps, peer } = virtualClient();
