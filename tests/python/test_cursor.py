@@ -18,7 +18,9 @@ from hanzoai.pubsub.settings.session import SessionOptions
 from hanzoai.pubsub.wire.runs import Run
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+
+    from hanzoai.pubsub.session.cursor import Cursor
 
 
 def message(
@@ -45,6 +47,12 @@ def found(cursor: SeqCursor, message: Message) -> str:
     """What the cursor finds a live message to be."""
     new, beyond = cursor.admit([message])
     return "new" if new else "beyond" if beyond else "known"
+
+
+def replayed(cursor: Cursor, replay: Replay) -> tuple[list[Message | Gap], Sequence[Message]]:
+    """The new messages and gaps of a replay, and the held messages after a hole."""
+    rest = cursor.replay(replay)
+    return replay.steps, rest
 
 
 def ids(steps: list[Message | Gap]) -> list[object]:
@@ -116,15 +124,15 @@ def test_positions_go_backwards_only_with_a_reset() -> None:
     cursor = seq_cursor(after={"a": 9})
     cursor.replay(Replay(Answer(positions={"a": 3}), held=[]))
     assert cursor.positions == {"a": 9}
-    steps, _ = cursor.replay(Replay(Answer(positions={"a": 3}, reset={"a": None}), held=[]))
+    steps, _ = replayed(cursor, Replay(Answer(positions={"a": 3}, reset={"a": None}), held=[]))
     assert steps == [Gap("a", 10, None, None, "log_reset")]
     assert cursor.positions == {"a": 3}
 
 
 def test_a_reset_that_is_truncated_too_is_one_gap() -> None:
     cursor = seq_cursor(after={"a": 9})
-    steps, _ = cursor.replay(
-        Replay(Answer([message(105)], {"a": 105}, {"a": None}, {"a": None}), held=[])
+    steps, _ = replayed(
+        cursor, Replay(Answer([message(105)], {"a": 105}, {"a": None}, {"a": None}), held=[])
     )
     assert ids(steps) == [Gap("a", 10, None, None, "log_reset"), "a105"]
 
@@ -172,8 +180,9 @@ def test_topics_of_other_nodes_count_in_the_bound_of_memory() -> None:
 def test_a_sibling_in_the_same_millisecond_is_replayed() -> None:
     cursor = id_cursor(since=0, overlap=10)
     cursor.admit([message(None, at=100, id="m1")])
-    steps, _ = cursor.replay(
-        Replay(Answer([message(None, at=100, id="m1"), message(None, at=100, id="m2")]), held=[])
+    steps, _ = replayed(
+        cursor,
+        Replay(Answer([message(None, at=100, id="m1"), message(None, at=100, id="m2")]), held=[]),
     )
     assert ids(steps) == ["m2"]
     assert cursor.request().since == 90
@@ -184,8 +193,9 @@ def test_history_and_held_are_one_batch() -> None:
     cursor.admit([message(None, at=100, id="m1")])
     repeated = message(None, at=100, id="m2")
     far = message(None, at=500, id="m3")
-    steps, _ = cursor.replay(
-        Replay(Answer([message(None, at=100, id="m1"), repeated, far]), held=[repeated, far])
+    steps, _ = replayed(
+        cursor,
+        Replay(Answer([message(None, at=100, id="m1"), repeated, far]), held=[repeated, far]),
     )
     assert ids(steps) == ["m2", "m3"]
 
@@ -193,9 +203,9 @@ def test_history_and_held_are_one_batch() -> None:
 def test_a_message_that_may_have_expired_proves_no_loss() -> None:
     cursor = id_cursor(since=0, overlap=1_000)
     cursor.admit([message(None, at=100, id="m1", ttl=1)])
-    steps, _ = cursor.replay(Replay(Answer(), held=[], at=1_100))
+    steps, _ = replayed(cursor, Replay(Answer(), held=[], at=1_100))
     assert steps == []
-    steps, _ = cursor.replay(Replay(Answer(), held=[], at=1_099))
+    steps, _ = replayed(cursor, Replay(Answer(), held=[], at=1_099))
     assert steps == [Gap("a", None, None, None, "unproven")]
 
 
@@ -224,7 +234,8 @@ def test_delivered_is_published_or_one_gap_counts_what_is_missing(
         assert found(cursor, message(n)) == "new"
         got.append(message(n))
     oldest = max(1, published - retained + 1)
-    steps, rest = cursor.replay(
+    steps, rest = replayed(
+        cursor,
         Replay(
             Answer(
                 [message(n) for n in range(max(oldest, received + 1), published + 1)],
@@ -232,7 +243,7 @@ def test_delivered_is_published_or_one_gap_counts_what_is_missing(
                 truncated={"a": None} if oldest > received + 1 else {},
             ),
             held=[message(n) for n in range(max(1, published - 2), published + held + 1)],
-        )
+        ),
     )
     assert not rest
     at = 0

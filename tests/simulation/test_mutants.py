@@ -90,8 +90,9 @@ def a_gap_is_kept_secret(patch: Patch) -> None:
     replay = SeqCursor.replay
 
     def broken(self: SeqCursor, answer: Replay) -> Any:
-        steps, rest = replay(self, answer)
-        return [step for step in steps if not isinstance(step, Gap)], rest
+        rest = replay(self, answer)
+        answer.steps = [step for step in answer.steps if not isinstance(step, Gap)]
+        return rest
 
     patch.setattr(SeqCursor, "replay", broken)
 

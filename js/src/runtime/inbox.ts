@@ -166,7 +166,9 @@ export class Inbox extends Stream {
 
   /** Take the next entry, or undefined if the queue is empty. */
   take(): Entry | undefined {
-    const entry = this._front.size ? this._takeFront() : this._takeOldest();
+    const [moved] = this._front;
+    if (moved) this._front.delete(moved[0]);
+    const entry = moved ? moved[1] : this._takeOldest();
     if (!entry) return undefined;
     if ('id' in entry) {
       this._handled += 1;
@@ -222,12 +224,6 @@ export class Inbox extends Stream {
     // The excess of a replay shrinks as the program takes events.
     this._allowed = Math.max(this._bounds.messages, Math.min(this._allowed, this._queue._size));
     return oldest.entry;
-  }
-
-  private _takeFront(): Entry | undefined {
-    const [first] = this._front;
-    if (first) this._front.delete(first[0]);
-    return first?.[1];
   }
 
   private _dropOldest(): void {

@@ -23,8 +23,6 @@ export interface SessionEvent extends Partial<Omit<Loose<ErrorInfo>, 'code'>> {
   /** The token, and the milliseconds until it ends. */
   readonly token?: string | undefined;
   readonly expiresIn?: number | undefined;
-  /** The token callback refuses permanently. */
-  readonly refused?: boolean | undefined;
   /** The result of a probe. */
   readonly ok?: boolean | undefined;
   /** Milliseconds to wait for publishes before the end. */
@@ -67,6 +65,9 @@ export function codeOf(given: SessionEvent['code']): string {
   for (const { code, close } of CODES.values()) if (close && close === given) return code;
   return 'connection_failed';
 }
+
+/** The code of a token callback that refuses permanently. */
+export const REFUSED = 'auth_refused';
 
 /** The code of a rejection because of the publish rate. */
 export const RATE_LIMITED = 'rate_limited';

@@ -15,7 +15,7 @@ import {
 } from '../generated/lifecycle.js';
 import type { AuthFrame } from '../generated/wire.js';
 import { Attempts, Credentials, TransportChoice } from './attempts.js';
-import { actionOf, codeOf, type SessionEvent, unexplained } from './events.js';
+import { actionOf, codeOf, REFUSED, type SessionEvent, unexplained } from './events.js';
 import type { Operations } from './operations.js';
 import type { Context, Peer, Rejected, TimerName } from './ports.js';
 
@@ -164,8 +164,8 @@ export class Lifecycle implements Steps<SessionEvent> {
   }
 
   /** The token callback refuses permanently (AUTH-3). */
-  _refused({ refused }: SessionEvent): boolean {
-    return !!refused;
+  _refused({ code }: SessionEvent): boolean {
+    return code === REFUSED;
   }
 
   get _unsettled(): boolean {

@@ -64,11 +64,6 @@ class PresenceValues {
   _items(): [topic: Topic, data: JsonObject][] {
     return [...this._byTopic].sort(([one], [other]) => Number(!other) - Number(!one));
   }
-
-  /** Whether a topic has values, or can get some; an update of all topics always can. */
-  _hasRoom(topic: Topic): boolean {
-    return !topic || this._byTopic.has(topic) || this._byTopic.size < MAX_TOPICS;
-  }
 }
 
 /** The values under other keys. */
@@ -97,7 +92,8 @@ export class OwnPresence {
 
   /** Change it; `ref` is settled when the server acknowledges the change. */
   update(topic: Topic, data: JsonObject, ref: number): void {
-    if (!this._own._hasRoom(topic)) {
+    const { _byTopic: own } = this._own;
+    if (topic && !own.has(topic) && own.size >= MAX_TOPICS) {
       this._outcomes.settle(ref, {
         kind: 'rejected',
         code: 'queue_full',

@@ -9,7 +9,7 @@
 import * as table from '../generated/lifecycle.js';
 import type { ServerFrame } from '../generated/wire.js';
 import type { SessionOptions } from '../settings/session.js';
-import { actionOf, endsConnection, type SessionEvent, TIMEOUTS } from './events.js';
+import { actionOf, endsConnection, REFUSED, type SessionEvent, TIMEOUTS } from './events.js';
 import { Lifecycle } from './lifecycle.js';
 import type { Operations } from './operations.js';
 import { Context, type Ports, type TimerName } from './ports.js';
@@ -63,11 +63,11 @@ export class Session {
 
   /** The token callback failed; `refused`: another call would not help. */
   tokenFailed(call: number, refused: boolean, message: string): void {
-    const code = refused ? 'auth_refused' : 'token_unavailable';
+    const code = refused ? REFUSED : 'token_unavailable';
     const { _credentials: credentials } = this.lifecycle;
     if (!credentials._endCall(call)) return;
     credentials._failed += 1;
-    table.onTokenFailed(this.lifecycle, { code, message, refused });
+    table.onTokenFailed(this.lifecycle, { code, message });
   }
 
   /** The transport is open; without `incremental`, one request carries all subscriptions. */

@@ -66,7 +66,7 @@ class Replay:
         first: It is the first answer; holes between replayed messages are then not a loss.
         limit: Requested maximum per topic; only of a first replay.
         complete: No further part of the answer follows.
-        steps: New messages and gaps of this part, in order.
+        steps: Gaps that began with a change of the peer, then new messages and gaps, in order.
     """
 
     answer: Answer = field(default_factory=Answer)
@@ -117,12 +117,11 @@ class Cursor(Protocol):
         """
         ...
 
-    def replay(self, replay: Replay) -> tuple[list[Step], Sequence[Message]]:
-        """Process an answer and the held messages.
+    def replay(self, replay: Replay) -> Sequence[Message]:
+        """Process an answer and the held messages: add new messages and gaps to its steps.
 
         Returns:
-            New messages and gaps, in order; and held messages after a hole that another request may
-            fill, unless one was made for it.
+            Held messages after a hole that another request may fill, unless one was made for it.
         """
         ...
 
@@ -223,7 +222,7 @@ class SeqCursor:
                 new = Run(new, due - len(new))
         return new, beyond
 
-    def replay(self, replay: Replay) -> tuple[list[Step], Sequence[Message]]:
+    def replay(self, replay: Replay) -> Sequence[Message]:
         """See `Cursor`."""
         answer = replay.answer
         # A part may end within a millisecond.
@@ -243,7 +242,7 @@ class SeqCursor:
         for message in answer.history:
             self._take(replay, message, replayed=True)
         if not replay.complete:
-            return replay.steps, ()
+            return ()
         # Messages up to these positions that have not arrived are missing.
         for topic, seq in answer.positions.items():
             self._advance(replay, topic, seq, replay.began, stated=True)
@@ -257,9 +256,9 @@ class SeqCursor:
                 and self.retried.get(message.topic) != mark.seq
             ):
                 self.retried[message.topic] = mark.seq
-                return replay.steps, held[n:]
+                return held[n:]
             self._take(replay, message)
-        return replay.steps, ()
+        return ()
 
     def _take(self, replay: Replay, message: Message, *, replayed: bool = False) -> None:
         """One message of the history, or one held."""

@@ -6,7 +6,6 @@ HIP-56 H-042, H-043, H-046; REC-1 to REC-3, HIST-1.
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import chain
 from typing import TYPE_CHECKING, Final, cast
 
 from hanzoai.pubsub.gap import Gap
@@ -267,13 +266,13 @@ class Subscriptions:
 
     def _admit(self, state: SubscriptionState, at: int, *, complete: bool) -> Sequence[Message]:
         replay = state.replay
-        replay.at, replay.complete, replay.steps = at, complete, []
+        replay.at, replay.complete = at, complete
         replay.first, replay.limit = not state.answered, state.limit
-        steps, rest = state.cursor.replay(replay)
+        replay.steps, state.gaps = [*state.gaps], []
+        rest = state.cursor.replay(replay)
         sub = state.request.sub
         run: list[Message] = []
-        gaps, state.gaps = state.gaps, []
-        shown = [one for one in chain(gaps, steps) if isinstance(one, Gap) or one.type not in TYPES]
+        shown = [one for one in replay.steps if isinstance(one, Gap) or one.type not in TYPES]
         many = sum(not isinstance(step, Gap) for step in shown) > 1
         for step in shown:
             if isinstance(step, Gap):

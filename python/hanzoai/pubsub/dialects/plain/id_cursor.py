@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from hanzoai.pubsub.gap import GapReason
     from hanzoai.pubsub.generated.wire import Message
-    from hanzoai.pubsub.session.cursor import Replay, Step
+    from hanzoai.pubsub.session.cursor import Replay
     from hanzoai.pubsub.session.ports import Subscribe
     from hanzoai.pubsub.settings.session import SessionOptions
 
@@ -90,19 +90,18 @@ class IdCursor:
                 new.append(message)
         return new, ()
 
-    def replay(self, replay: Replay) -> tuple[list[Step], Sequence[Message]]:
+    def replay(self, replay: Replay) -> Sequence[Message]:
         """Process an answer and the held messages as one batch.
 
         First the known ids are dropped, then the mark moves: moving it for each message would
         forget ids that the same batch repeats.
         """
         passed = self._passed(replay) if replay.first else set[tuple[str, str]]()
-        out: list[Step] = []
         if replay.first:
             known = [topic for topic, seq in self._after.items() if seq is not None]
-            out += [Gap(topic, None, None, None, "unproven") for topic in known]
+            replay.steps += [Gap(topic, None, None, None, "unproven") for topic in known]
         if replay.limit is None:
-            out += self._holes(replay, passed)
+            replay.steps += self._holes(replay, passed)
         fresh: dict[tuple[str, str], Message] = {}
         for message in (*replay.answer.history, *replay.held):
             if _key(message) in passed:
@@ -111,7 +110,7 @@ class IdCursor:
                 fresh[_key(message)] = message
         for message in fresh.values():
             self._remember(message)
-        out += fresh.values()
+        replay.steps += fresh.values()
         self._late = False
         if replay.first:
             # Without messages, the mark is the start, by the best available clock. The time of this
@@ -120,7 +119,7 @@ class IdCursor:
                 self._newest = max(self._newest or 0, replay.answer.timestamp)
             else:
                 self._began = replay.at
-        return out, ()
+        return ()
 
     def _passed(self, replay: Replay) -> set[tuple[str, str]]:
         """The keys of messages of a first answer that the program did not request, or receive live.
