@@ -46,6 +46,10 @@ before(() => {
       programs.push(name);
     }
   }
+  const streams = readFileSync(join(ROOT, 'docs', 'streams.md'), 'utf8');
+  const [, agent] = /^```ts title="agent\.mts"\n(.*?)^```/ms.exec(streams) ?? [];
+  writeFileSync(join(folder, 'agent.mts'), agent ?? '');
+  programs.push('agent.mts');
 });
 
 /**
@@ -168,6 +172,7 @@ test('every program that uses the client works and exits', async (t) => {
     'hello.mjs': /^demo\.hello \{ text: 'hi' \}\n$/,
     'prices.mts': /^120\nunknown_product There is no moon\.\nrequest_timeout\n$/,
     'readme_hello.mjs': /^demo\.hello hi\n$/,
+    'agent.mts': /^Take an umbrella: 0:00 rain in Köln\. .*23:00 rain in Köln\. \n$/,
   };
   const found = programs.filter((name) => {
     const text = readFileSync(join(folder, name), 'utf8');
