@@ -1,4 +1,4 @@
-"""Event streams whose replay fails: they end, so that their readers reconnect."""
+"""Replays and pages that fail: event streams end, so that their readers reconnect."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import httpx
+import pytest
 
 from pubsub_server.backplanes.redis import backplane as redis_backplane
+from pubsub_server.backplanes.redis import logs as redis_logs
+from pubsub_server.errors import ServiceError
+from pubsub_server.testing import running_server
 from tests.cluster.fleet import BOUND, nodes, peer
 from tests.interop.peer import Event, EventStream
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
-
-    import pytest
 
     from pubsub_server.testing import RunningServer
     from tests.cluster.store import Store
@@ -152,3 +154,23 @@ async def test_a_failed_subscription_gets_nothing_until_it_is_requested_again(
         assert (message["topic"], message["data"]) == ("demo.y", 2)
         answer = await socket.subscribe(TOPIC, presence=False, history=10)
         assert [each["data"] for each in answer["history"]] == [1]
+
+
+async def test_a_page_and_a_list_of_topics_wait_for_redis_a_limited_time(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def silent(*_: Any, **__: Any) -> Any:
+        await asyncio.Event().wait()
+
+    async with asyncio.timeout(BOUND), running_server(redis_url=store.url) as node:
+        logs: Any = node.hub.core.backplane.logs
+        monkeypatch.setattr(redis_logs, "PATIENCE", 0.05)
+        for name in ("page", "reports"):
+            monkeypatch.setattr(logs._reader, name, silent)
+        for call in (
+            logs.page(TOPIC, since=None, before=None, after=None, limit=1),
+            logs.reports("", 1),
+        ):
+            with pytest.raises(ServiceError) as caught:
+                await call
+            assert caught.value.code == "unavailable"

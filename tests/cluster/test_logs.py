@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import httpx
 import pytest
+from redis.exceptions import BusyLoadingError, ClusterDownError
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from pubsub_server.access.setup import StartError
@@ -126,17 +127,40 @@ async def test_a_full_redis_is_reported_as_full(
     [
         ("CONFIG SET maxmemory 1", "Redis is full (maxmemory); raise its maxmemory"),
         ("REPLICAOF 127.0.0.1 1", "Redis is a replica, which accepts no writes; use its primary"),
+        (
+            "CONFIG SET replica-serve-stale-data no; REPLICAOF 127.0.0.1 1",
+            "Redis is a replica that has lost its primary; use its primary",
+        ),
     ],
 )
 async def test_a_heartbeat_that_redis_rejects_is_logged_with_the_remedy(
     store: Store, caplog: pytest.LogCaptureFixture, change: str, expected: str
 ) -> None:
     async with asyncio.timeout(BOUND), running_server(redis_url=store.url, **QUICK):
-        await store.command(*change.split())
+        for command in change.split("; "):
+            await store.command(*command.split())
         await until(lambda: bool(lines(caplog, "cannot write the heartbeat")))
     assert lines(caplog, f"cannot write the heartbeat of this node: {expected}") == [
         logging.WARNING
     ]
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (BusyLoadingError("loading"), "Redis loads its data; wait until it has finished"),
+        (
+            ClusterDownError("Hash slot not served"),
+            "the Redis Cluster is incomplete (Hash slot not served); check `redis-cli cluster info`"
+            " and cluster-require-full-coverage",
+        ),
+    ],
+)
+async def test_a_state_in_which_redis_does_not_work_is_logged_with_its_remedy(
+    error: Exception, expected: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    FailureLog(logging.getLogger("test")).failed("cannot read", error)
+    assert caplog.messages == [f"cannot read: {expected}"]
 
 
 async def test_a_failure_that_repeats_is_logged_once_a_minute(

@@ -62,6 +62,11 @@ async def lacks_memory(store: Store) -> str:
     return "raise its maxmemory"
 
 
+async def lacks_its_primary(store: Store) -> str:
+    await store.command("REPLICAOF", "127.0.0.1", "1")
+    return "publishes are rejected: Redis is a replica, which accepts no writes; use its primary"
+
+
 async def recovers(store: Store) -> None:
     for name in ("min-replicas-to-write", "maxmemory"):
         await store.command("CONFIG", "SET", name, 0)
@@ -72,7 +77,7 @@ async def allow(store: Store, *rights: str) -> str:
     return store.url.replace("//", "//service:hush@")
 
 
-@pytest.mark.parametrize("spoil", [lacks_replicas, lacks_its_disk])
+@pytest.mark.parametrize("spoil", [lacks_replicas, lacks_its_disk, lacks_its_primary])
 async def test_publishes_that_redis_refuses_for_now_may_be_tried_again(
     store: Store, caplog: pytest.LogCaptureFixture, spoil: Any
 ) -> None:
@@ -303,8 +308,17 @@ async def test_a_node_of_a_cluster_is_named_at_the_start(tmp_path: Path) -> None
         with pytest.raises(StartError, match="is a node of a Redis Cluster; set redis_cluster"):
             async with running_server(redis_url=store.url):
                 pass
-        with pytest.raises(StartError, match=r"has slot \d+; check `redis-cli cluster info`"):
+        with pytest.raises(StartError, match=r"has slot \d+\); check `redis-cli cluster info`"):
             async with running_server(redis_url=store.url, redis_cluster=True):
+                pass
+
+
+async def test_a_replica_that_has_lost_its_primary_is_named_at_the_start(store: Store) -> None:
+    await store.command("CONFIG", "SET", "replica-serve-stale-data", "no")
+    await store.command("REPLICAOF", "127.0.0.1", "1")
+    async with asyncio.timeout(BOUND):
+        with pytest.raises(StartError, match="is a replica that has lost its primary; use its"):
+            async with running_server(redis_url=store.url):
                 pass
 
 

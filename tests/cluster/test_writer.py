@@ -13,12 +13,12 @@ from redis.exceptions import MovedError, NoScriptError, OutOfMemoryError, ReadOn
 
 from pubsub_server.backplane import Published
 from pubsub_server.backplanes.redis.errors import RefusedError
+from pubsub_server.backplanes.redis.failure_log import LOG_EVERY, PublishLog
 from pubsub_server.backplanes.redis.layout import PLACE, Item
 from pubsub_server.backplanes.redis.writer import (
     CALL_BYTES,
     CALL_MESSAGES,
     LINEAGE_EVERY,
-    LOG_EVERY,
     REFUSED_FOR,
     WAITING_BYTES,
     WAITING_MESSAGES,
@@ -170,7 +170,9 @@ class Publisher:
 def lane_to(store: Store, load: Load, tasks: Tasks, places: Any = None) -> Lane:
     place: Any = places or Place()
     link: Any = store
-    return Lane(link, place, Memory(1, 1, 1), PATIENCE, load, tasks)
+    return Lane(
+        link, place, Memory(1, 1, 1), PATIENCE, load, tasks, PublishLog(logging.getLogger("test"))
+    )
 
 
 def publish(
@@ -646,7 +648,8 @@ async def test_rejected_publishes_are_logged_once_a_minute_and_until_one_is_acce
     store = Open()
     lane = lane_to(store, Load(), tasks)
     clock: Any = Clock()
-    lane._loop = clock
+    log: Any = lane._log
+    lane._loop = log._failures._loop = clock
     logged: list[list[str]] = []
 
     def take_log() -> None:
@@ -679,6 +682,26 @@ async def test_rejected_publishes_are_logged_once_a_minute_and_until_one_is_acce
         "Redis accepts publishes again",
     )
     assert logged == [[], [away, again], [], [], [], [], [away, again]]
+
+
+async def test_rejections_of_several_shards_are_logged_once_until_all_are_over(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    log = PublishLog(logging.getLogger("test"))
+    log.refused("shard 1", "Redis is away")
+    log.refused("shard 2", "Redis is away")
+    log.refused("shard 2", "Redis is full")
+    log.accepted("shard 1")
+    assert caplog.messages == ["Redis is away", "Redis is full"]
+    log.accepted("shard 2")
+    assert caplog.messages[2:] == ["Redis accepts publishes again"]
+    # The same outage, a moment later.
+    log.refused("shard 1", "Redis is away")
+    log.accepted("shard 1")
+    # Another log has the cause.
+    log.refused("shard 1", None)
+    log.accepted("shard 1")
+    assert caplog.messages[3:] == ["Redis accepts publishes again"]
 
 
 async def test_a_publish_that_a_new_connection_performs_ends_the_report_of_rejections(

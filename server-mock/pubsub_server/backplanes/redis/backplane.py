@@ -15,7 +15,7 @@ from pubsub_server.backplanes.redis.feed import Feeds
 from pubsub_server.backplanes.redis.layout import Item, Packer
 from pubsub_server.backplanes.redis.lease import Lease
 from pubsub_server.backplanes.redis.limits import SharedConnectionLimiter, SharedRateLimiter
-from pubsub_server.backplanes.redis.logs import PATIENCE, RedisLogs, away
+from pubsub_server.backplanes.redis.logs import PATIENCE, RedisLogs, available
 from pubsub_server.backplanes.redis.reader import (
     Chosen,
     Reader,
@@ -27,7 +27,6 @@ from pubsub_server.backplanes.redis.reader import (
     gather,
 )
 from pubsub_server.backplanes.redis.roster import RedisRoster
-from pubsub_server.backplanes.redis.servers import LINK_ERRORS
 from pubsub_server.backplanes.redis.tracks import Tracks
 from pubsub_server.backplanes.redis.writer import Memory, Writer
 from pubsub_server.backplanes.replay_bounds import REPLAY_TOPICS
@@ -351,26 +350,24 @@ class RedisBackplane:
     ) -> tuple[int, Replay]:
         """Redis time, ms, and the replay."""
         wanted, names = request.wanted, list(request.topics)
-        try:
-            async with asyncio.timeout(PATIENCE):
-                await asyncio.gather(*self._feed.ready((*names, *request.patterns)))
-                if request.patterns:
-                    names += await self._search(request)
-                    names += self._lost(request, journal, set(names))
-                found = await self._reader.replay(names, wanted)
-                begun = await self._begun(asked, found)
-                if foreign := self._foreign(request, found, begun):
-                    found |= await self._reader.replay(foreign, wanted)
-                read = {topic: 0 if log is None else log.last for topic, log in found.logs.items()}
-                # One repetition is enough: a log that still ends before it has lost messages.
-                while unread := self._tracks.unread(journal, read):
-                    found |= await self._reader.replay(list(unread), wanted)
-                    for topic in unread:
-                        del read[topic]
-        except (TimeoutError, *LINK_ERRORS):
-            raise away("the store cannot be reached, so no messages can be replayed") from None
-        else:
-            return found.now, replace(self._join(journal, found, wanted), begun=begun)
+        async with available(
+            PATIENCE, "the store cannot be reached, so no messages can be replayed"
+        ):
+            await asyncio.gather(*self._feed.ready((*names, *request.patterns)))
+            if request.patterns:
+                names += await self._search(request)
+                names += self._lost(request, journal, set(names))
+            found = await self._reader.replay(names, wanted)
+            begun = await self._begun(asked, found)
+            if foreign := self._foreign(request, found, begun):
+                found |= await self._reader.replay(foreign, wanted)
+            read = {topic: 0 if log is None else log.last for topic, log in found.logs.items()}
+            # One repetition is enough: a log that still ends before it has lost messages.
+            while unread := self._tracks.unread(journal, read):
+                found |= await self._reader.replay(list(unread), wanted)
+                for topic in unread:
+                    del read[topic]
+        return found.now, replace(self._join(journal, found, wanted), begun=begun)
 
     async def _begun(self, asked: float, read: Snapshot) -> int:
         """Unix ms just before this time of the loop, by the slowest of the clocks of Redis."""

@@ -11,6 +11,7 @@ from redis.exceptions import (
     BusyLoadingError,
     ClusterDownError,
     InvalidResponse,
+    MasterDownError,
     MovedError,
     NoPermissionError,
     OutOfMemoryError,
@@ -41,10 +42,16 @@ _KNOWN: Final = {
 }
 _IN_SCRIPT: Final = ("The user executing the script can't ", "ACL failure in script")
 """How Redis 7.0, and later releases and Valkey, begin the error for a call of a script."""
-_FULL: Final = "Redis is full (maxmemory); raise its maxmemory, or remove data"
 _NO_ROOM: Final = "max number of clients reached"
 CLOSED: Final = "the server closed the connection"
 REPLICA: Final = "Redis is a replica, which accepts no writes; use its primary"
+_STATES: Final[Mapping[type[Exception], str]] = {
+    OutOfMemoryError: "Redis is full (maxmemory); raise its maxmemory, or remove data",
+    ReadOnlyError: REPLICA,
+    MasterDownError: "Redis is a replica that has lost its primary; use its primary",
+    BusyLoadingError: "Redis loads its data; wait until it has finished",
+}
+"""States in which Redis answers, but does not work: each with the remedy."""
 
 
 class RefusedError(RedisError):
@@ -83,15 +90,23 @@ def refusal(error: ResponseError) -> RefusedError | None:
 
 def cause(error: Exception) -> str:
     """For the log: the problem, and the remedy if it is known."""
-    if isinstance(error, OutOfMemoryError):
-        return _FULL
-    if isinstance(error, ReadOnlyError):
-        return REPLICA
+    if state := _STATES.get(type(error)):
+        return state
+    if isinstance(error, ClusterDownError):
+        return (
+            f"the Redis Cluster is incomplete ({error}); check `redis-cli cluster info` and"
+            " cluster-require-full-coverage"
+        )
     if isinstance(error, AuthenticationError):
         return f"{_unknown(error)}; correct redis_url, and restart this node"
     if _NO_ROOM in str(error):
         return "Redis accepts no more connections (maxclients); raise its maxclients"
     return str(error) if isinstance(error, RefusedError) else reason(error)
+
+
+def answers(error: Exception) -> bool:
+    """Whether Redis can be reached, and its state is the cause."""
+    return isinstance(error, (*_STATES, ClusterDownError))
 
 
 def reason(error: Exception) -> str:
@@ -127,6 +142,8 @@ def unusable(url: str, error: Exception, *, cluster: bool = False) -> str:
         error: The error of the first calls.
         cluster: See `link.Link`.
     """
+    if isinstance(error, MasterDownError):
+        return cause(error)
     if not cluster and isinstance(error, (ClusterDownError, MovedError)):
         return "this server is a node of a Redis Cluster; set redis_cluster"
     if _NO_ROOM in str(error):

@@ -43,12 +43,14 @@ class FailureLog:
         self._loop = asyncio.get_running_loop()
         self._again_at: dict[str, float] = {}
 
-    def note(self, line: str) -> None:
-        """Log a failure, unless the same line was logged shortly before."""
+    def note(self, line: str) -> bool:
+        """Log a failure, unless the same line was logged shortly before; whether it was not."""
         now = self._loop.time()
-        if now >= self._again_at.get(line, now):
-            self._again_at[line] = now + self._every
-            self._logger.log(self._level, "%s", line)
+        if now < self._again_at.get(line, now):
+            return False
+        self._again_at[line] = now + self._every
+        self._logger.log(self._level, "%s", line)
+        return True
 
     def failed(self, task: str, *errors: Exception) -> None:
         """Log why a task failed, except for lack of a permission, which `link` logs.
@@ -64,6 +66,39 @@ class FailureLog:
     def succeeded(self) -> None:
         """Log the next failure in any case."""
         self._again_at.clear()
+
+
+class PublishLog:
+    """Logs that Redis rejects publishes, and that it accepts all of them again.
+
+    If a server of a cluster fails, it rejects those of all its shards at the same time.
+
+    Args:
+        logger: Writes the lines.
+    """
+
+    def __init__(self, logger: logging.Logger) -> None:
+        self._logger = logger
+        self._failures = FailureLog(logger, logging.ERROR)
+        # Lanes whose rejections are logged.
+        self._logged: set[object] = set()
+
+    def refused(self, lane: object, line: str | None) -> None:
+        """Publishes of a lane are rejected.
+
+        Args:
+            lane: The queue of a shard, or of all shards.
+            line: States the cause; None if another log has it.
+        """
+        if line is None or self._failures.note(line) or self._logged:
+            self._logged.add(lane)
+
+    def accepted(self, lane: object) -> None:
+        """Redis accepts the publishes of a lane again."""
+        if lane in self._logged:
+            self._logged.discard(lane)
+            if not self._logged:
+                self._logger.warning("Redis accepts publishes again")
 
 
 class FeedLog:

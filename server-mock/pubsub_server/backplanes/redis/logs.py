@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -15,7 +16,7 @@ from pubsub_server.backplanes.redis.writer import REFUSED_FOR
 from pubsub_server.errors import ServiceError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 
     from pubsub_server.backplane import Page, TopicReport
     from pubsub_server.backplanes.redis.deliveries import CatchingUp
@@ -85,24 +86,18 @@ class RedisLogs:
 
     async def names(self, patterns: Sequence[str], allowed: Callable[[str], bool]) -> Sequence[str]:
         """See `backplane.Logs`."""
-        try:
-            async with asyncio.timeout(PATIENCE):
-                found = await self._names.matching(patterns)
-        except (TimeoutError, *LINK_ERRORS):
-            raise away() from None
+        async with available(PATIENCE):
+            found = await self._names.matching(patterns)
         return [topic for topic in found if allowed(topic)]
 
     async def positions(
         self, topics: Sequence[str], at: int | None, *, joined: Sequence[str]
     ) -> tuple[int, Sequence[Standing]]:
         """See `backplane.Logs`."""
-        try:
-            async with asyncio.timeout(PATIENCE):
-                if joined:
-                    await asyncio.gather(*self._feed.ready(joined))
-                now, found = await self._positions.read(topics, at)
-        except (TimeoutError, *LINK_ERRORS):
-            raise away() from None
+        async with available(PATIENCE):
+            if joined:
+                await asyncio.gather(*self._feed.ready(joined))
+            now, found = await self._positions.read(topics, at)
         if joined:
             lasts = {each.topic: each.last for each in found}
             for topic in topics:
@@ -119,19 +114,15 @@ class RedisLogs:
         limit: int,
     ) -> Page:
         """See `backplane.Logs`."""
-        try:
+        async with available(PATIENCE):
             return await self._reader.page(
                 topic, since=since, before=before, after=after, limit=limit
             )
-        except LINK_ERRORS:
-            raise away() from None
 
     async def reports(self, prefix: str, limit: int) -> list[TopicReport]:
         """See `backplane.Logs`."""
-        try:
+        async with available(PATIENCE):
             return await self._reader.reports(prefix, limit)
-        except LINK_ERRORS:
-            raise away() from None
 
     def evict(self, topic: str | None, *, log_too: bool) -> None:
         """See `backplane.Logs`."""
@@ -246,6 +237,17 @@ def _keep(view: _View, trie: TopicTrie[None], names: Sequence[bytes]) -> None:
             view.names[topic] = None
 
 
-def away(detail: str = "the store cannot be reached") -> ServiceError:
-    """The error for clients while Redis is unavailable."""
-    return ServiceError("unavailable", detail, retry_after_ms=REFUSED_FOR)
+@asynccontextmanager
+async def available(
+    seconds: float, detail: str = "the store cannot be reached"
+) -> AsyncGenerator[None]:
+    """Wait for Redis at most this long.
+
+    Raises:
+        ServiceError: `unavailable` with this detail, if Redis does not answer in time, or refuses.
+    """
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except (TimeoutError, *LINK_ERRORS):
+        raise ServiceError("unavailable", detail, retry_after_ms=REFUSED_FOR) from None

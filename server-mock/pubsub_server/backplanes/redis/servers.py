@@ -242,9 +242,7 @@ class Slots:
             await self._learn()
         owner = self._owners[slot]
         if owner is None:
-            raise ClusterDownError(
-                f"no server of the cluster has slot {slot}; check `redis-cli cluster info`"
-            )
+            raise ClusterDownError(f"no server of the cluster has slot {slot}")
         return self._server(owner)
 
     def known(self, key: str) -> Server | None:

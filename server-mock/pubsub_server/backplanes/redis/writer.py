@@ -36,7 +36,8 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 
 from pubsub_server.backoff import Backoff
 from pubsub_server.backplane import Published
-from pubsub_server.backplanes.redis.errors import ForbiddenError, RefusedError, cause
+from pubsub_server.backplanes.redis.errors import ForbiddenError, RefusedError, answers, cause
+from pubsub_server.backplanes.redis.failure_log import PublishLog
 from pubsub_server.backplanes.redis.layout import PLACE
 from pubsub_server.backplanes.redis.servers import LINK_ERRORS
 from pubsub_server.errors import ServiceError
@@ -76,8 +77,7 @@ UNPERFORMED: Final = (
     MasterDownError,
 )
 """Errors of a server that has not performed any part of a call."""
-LOG_EVERY: Final = 60.0
-"""Seconds between two log lines about refused publishes."""
+_REFUSES: Final = "the store accepts no messages now; the log of the server has the cause"
 
 
 class _Group(msgspec.Struct):
@@ -137,8 +137,9 @@ class Writer:
         self._patience = patience
         self._load = Load()
         self._tasks = Tasks(asyncio.get_running_loop(), logger, "writer")
+        log = PublishLog(logger)
         self._lanes = [
-            Lane(link, layout, memory, patience, self._load, self._tasks) for _ in layout.lanes
+            Lane(link, layout, memory, patience, self._load, self._tasks, log) for _ in layout.lanes
         ]
 
     def publish(self, items: Sequence[Item], done: Done, origin: Origin | None = None) -> None:
@@ -232,6 +233,7 @@ class Lane:
         patience: Seconds that a publish waits for Redis before it is refused.
         load: Messages that wait in all lanes.
         tasks: Runs the writes.
+        log: Logs rejections of all lanes.
     """
 
     def __init__(
@@ -242,6 +244,7 @@ class Lane:
         patience: float,
         load: Load,
         tasks: Tasks,
+        log: PublishLog,
     ) -> None:
         self._link = link
         self._layout = layout
@@ -263,8 +266,8 @@ class Lane:
         self._timer: asyncio.TimerHandle | None = None
         # By connection with a refused publish: until when its later publishes are rejected, too.
         self._behind: OrderedDict[Origin, float] = OrderedDict()
-        self._log_again_at = 0.0
-        # Whether the last line of the log says that publishes are rejected.
+        self._log = log
+        # Whether the last publishes were rejected.
         self._refusing = False
 
     def publish(self, items: Sequence[Item], done: Done, origin: Origin | None = None) -> None:
@@ -498,35 +501,36 @@ class Lane:
             _reject(group, detail)
 
     def _explain(self, reason: Exception) -> str:
-        if isinstance(reason, OutOfMemoryError):
-            self._log(
-                "Redis is full, and publishes are rejected: raise its maxmemory, or retain less"
-                " (history_max_messages, history_max_age, ids_max)"
-            )
-            return "the store is full (maxmemory of Redis); its operator must increase it"
-        if isinstance(reason, RefusedError):
-            if isinstance(reason, ForbiddenError):
-                # `link` has logged it.
-                self._refusing = True
-            else:
-                self._log(f"{reason.why}, and publishes are rejected: {reason.remedy}")
-            return "the store accepts no messages now; the log of the server has the cause"
-        problem = (
-            "rejects this node" if isinstance(reason, AuthenticationError) else "cannot be reached"
-        )
-        self._log(f"Redis {problem}, and publishes are rejected ({cause(reason)})")
-        return "the store cannot be reached"
-
-    def _log(self, line: str) -> None:
-        now = self._loop.time()
-        if now >= self._log_again_at:
-            self._log_again_at = now + LOG_EVERY
-            self._refusing = True
-            logger.error(line)
+        """Log the reason, and return what the publishers are told."""
+        line, detail = _reason(reason)
+        self._refusing = True
+        self._log.refused(self, line)
+        return detail
 
     def _recovered(self) -> None:
         self._refusing = False
-        logger.warning("Redis accepts publishes again")
+        self._log.accepted(self)
+
+
+def _reason(error: Exception) -> tuple[str | None, str]:
+    """Why publishes are rejected: the line of the log, if no other log has it, and the detail."""
+    if isinstance(error, OutOfMemoryError):
+        return (
+            "Redis is full, and publishes are rejected: raise its maxmemory, or retain less"
+            " (history_max_messages, history_max_age, ids_max)",
+            "the store is full (maxmemory of Redis); its operator must increase it",
+        )
+    if isinstance(error, RefusedError):
+        # `link` logs missing permissions.
+        known = isinstance(error, ForbiddenError)
+        line = f"{error.why}, and publishes are rejected: {error.remedy}"
+        return None if known else line, _REFUSES
+    if answers(error):
+        return f"publishes are rejected: {cause(error)}", _REFUSES
+    rejects = isinstance(error, AuthenticationError)
+    problem = "rejects this node" if rejects else "cannot be reached"
+    line = f"Redis {problem}, and publishes are rejected ({cause(error)})"
+    return line, "the store cannot be reached"
 
 
 def refused(why: str, item: Item) -> ServiceError:
