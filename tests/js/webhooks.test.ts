@@ -118,10 +118,23 @@ describe('webhooks', () => {
   });
 
   test('the error for an invalid secret names the option', async () => {
-    for (const secret of ['', [], ['a', ''], 'whsec_?', 'whsec_'])
+    const wrong: unknown[] = ['', [], ['a', ''], 'whsec_?', 'whsec_', undefined, null, 5, [null]];
+    for (const secret of wrong) {
+      const isNamed = (error: unknown) =>
+        error instanceof InvalidOption && error.field === 'secret';
+      await assert.rejects(verify(BODY, await signed(), secret as string, { now: NOW }), isNamed);
+      if (!Array.isArray(secret)) {
+        const signing = sign(BODY, secret as string, { id: 'wh_1', sentAt: NOW });
+        await assert.rejects(signing, isNamed);
+      }
+    }
+  });
+
+  test('headers that are not an object are named', async () => {
+    for (const headers of [undefined, null, 'webhook-id: wh_1'])
       await assert.rejects(
-        verify(BODY, await signed(), secret, { now: NOW }),
-        (error) => error instanceof InvalidOption && error.field === 'secret',
+        verify(BODY, headers as unknown as Headers, SECRET, { now: NOW }),
+        (error) => error instanceof InvalidOption && error.field === 'headers',
       );
   });
 

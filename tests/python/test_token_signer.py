@@ -9,6 +9,7 @@ import time
 from contextlib import contextmanager
 from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -26,7 +27,6 @@ from pubsub_server.auth.identity import identity_from_claims
 
 if TYPE_CHECKING:
     from collections.abc import Generator
-    from pathlib import Path
 
 ISSUER = "https://app.example"
 
@@ -148,6 +148,23 @@ def test_a_key_that_no_server_accepts_is_refused_without_showing_it(text: str) -
     assert caught.value.__cause__ is None
 
 
+@pytest.mark.parametrize("key", [None, 5, Path("pubsub-key.pem")], ids=repr)
+def test_a_key_that_is_not_text_is_refused_with_what_to_pass(key: Any) -> None:
+    with pytest.raises(InvalidOption, match=r"not the text of a PEM.*read_text"):
+        TokenSigner(key, key_id="k")
+
+
+@pytest.mark.parametrize("key_id", [None, 5])
+def test_the_name_of_a_key_is_a_string(key_id: Any) -> None:
+    with pytest.raises(InvalidOption, match="`key_id` is"):
+        TokenSigner(KEYS["EdDSA"], key_id=key_id)
+
+
+def test_a_list_of_a_token_may_be_any_iterable() -> None:
+    token = TokenSigner(KEYS["EdDSA"], key_id="k").sign("u", orgs=(org for org in ("a", "b")))  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+    assert jwt.decode(token.value, options={"verify_signature": False})["orgs"] == ["a", "b"]
+
+
 @pytest.mark.parametrize(
     ("field", "arguments"),
     [
@@ -162,6 +179,17 @@ def test_a_key_that_no_server_accepts_is_refused_without_showing_it(text: str) -
         ("sessions_owned", {"user": "u", "sessions_owned": "s1"}),
         ("sessions_shared", {"user": "u", "sessions_shared": "s1"}),
         ("agents", {"user": "u", "agents": "bot1"}),
+        ("user", {"user": 42}),
+        ("user", {"user": None}),
+        ("ttl", {"user": "u", "ttl": None}),
+        ("ttl", {"user": "u", "ttl": "900"}),
+        ("orgs", {"user": "u", "orgs": None}),
+        ("orgs", {"user": "u", "orgs": b"acme"}),
+        ("agents", {"user": "u", "agents": [7]}),
+        ("name", {"user": "u", "name": 7}),
+        ("avatar_url", {"user": "u", "avatar_url": b"https://a"}),
+        ("extra", {"user": "u", "extra": "plan"}),
+        ("extra", {"user": "u", "extra": {"plan": object()}}),
     ],
 )
 def test_an_argument_out_of_range_is_named(field: str, arguments: dict[str, Any]) -> None:

@@ -140,11 +140,43 @@ def test_both_secrets_pass_while_one_is_replaced() -> None:
     assert verify(BODY, {**signed(), "webhook-signature": both}, "new", now=NOW)
 
 
-@pytest.mark.parametrize("secret", ["", [], ["a", ""], "whsec_?", "whsec_"])
-def test_the_error_for_an_invalid_secret_names_the_option(secret: str | list[str]) -> None:
+@pytest.mark.parametrize(
+    "secret", ["", [], ["a", ""], "whsec_?", "whsec_", None, b"secret", [None], ["a", b"b"], 5]
+)
+def test_the_error_for_an_invalid_secret_names_the_option(secret: Any) -> None:
     with pytest.raises(InvalidOption) as caught:
         verify(BODY, signed(), secret, now=NOW)
     assert caught.value.field == "secret"
+
+
+@pytest.mark.parametrize(
+    ("field", "arguments"),
+    [
+        ("headers", {"headers": None}),
+        ("headers", {"headers": [("webhook-id", "wh_1")]}),
+        ("tolerance", {"tolerance": "300"}),
+    ],
+)
+def test_an_argument_of_the_wrong_type_is_named(field: str, arguments: dict[str, Any]) -> None:
+    given: dict[str, Any] = {"body": BODY, "headers": signed(), "secret": SECRET, **arguments}
+    with pytest.raises(InvalidOption) as caught:
+        verify(**given)
+    assert caught.value.field == field
+
+
+def test_a_header_that_is_not_text_counts_as_missing() -> None:
+    with pytest.raises(InvalidWebhook, match="webhook-timestamp is missing"):
+        verify(BODY, {**signed(), "webhook-timestamp": 5}, SECRET)  # type: ignore[dict-item] # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize(
+    ("field", "body", "secret"),
+    [("body", "{}", SECRET), ("secret", BODY, None), ("secret", BODY, "")],
+)
+def test_only_bytes_are_signed_with_a_secret(field: str, body: Any, secret: Any) -> None:
+    with pytest.raises(InvalidOption) as caught:
+        sign(body, secret, id="wh_1", sent_at=NOW)
+    assert caught.value.field == field
 
 
 @pytest.mark.parametrize(

@@ -144,6 +144,18 @@ export class TokenSigner {
     checkChoice('kind', kind, KINDS);
     if (typeof ttl !== 'number' || !(ttl > 0 && ttl <= TTL_MAX))
       throw invalid('ttl', `\`ttl\` is ${ttl} ms.`, 'Pass a value above 0 and at most 366 days.');
+    for (const field of ['orgs', 'sessionsOwned', 'sessionsShared', 'agents'] as const) {
+      const names: unknown = options[field] ?? [];
+      if (!Array.isArray(names) || names.some((name) => typeof name !== 'string'))
+        throw invalid(
+          field,
+          `\`${field}\` is not an array of strings.`,
+          `Pass ${field}: […], with each id as a string.`,
+        );
+    }
+    for (const field of ['name', 'avatarUrl'] as const)
+      if (typeof (options[field] ?? '') !== 'string')
+        throw invalid(field, `\`${field}\` is not a string.`, 'Pass a string, or leave it out.');
     const taken = Object.keys(extra).find((name) => RESERVED.has(name));
     if (taken !== undefined)
       throw invalid(

@@ -16,7 +16,7 @@
 
 import { DEVELOPMENT } from '../build.js';
 import { InvalidOption, PubSubError } from '../errors.js';
-import { checkNames } from '../settings/checks.js';
+import { checkNames, kind } from '../settings/checks.js';
 
 /** Maximum difference of the two clocks in milliseconds, including the transport. */
 const TOLERANCE = 300_000;
@@ -88,8 +88,8 @@ export interface VerifyOptions {
  *   several: `verify` tries each.
  * @throws InvalidWebhook A header is missing, the signature does not match, the request is too old
  *   or too new, or the body is not a batch of events. Respond with its `status`.
- * @throws InvalidOption `secret` is empty, or starts with `whsec_` but is not base64 after it, or
- *   `tolerance` is not above 0.
+ * @throws InvalidOption `secret` is missing or empty, or starts with `whsec_` but is not base64
+ *   after it, `headers` is not an object, or `tolerance` is not above 0.
  */
 export async function verify(
   body: Uint8Array | string,
@@ -100,10 +100,14 @@ export async function verify(
   if (DEVELOPMENT) checkNames('options', options, ['tolerance', 'now']);
   const { tolerance = TOLERANCE, now = Date.now() } = options;
   checkTolerance(tolerance);
-  const secrets = typeof secret === 'string' ? [secret] : secret;
-  if (!secrets.length || secrets.includes(''))
-    throw new InvalidOption('secret is empty.', { field: 'secret', remedy: SECRET_REMEDY });
+  const secrets: readonly string[] = typeof secret === 'object' && secret ? secret : [secret];
+  if (!secrets.length) throw invalidSecret('is empty');
   const keys = await Promise.all(secrets.map(keyOf));
+  if (typeof headers !== 'object' || !headers)
+    throw new InvalidOption(`headers is ${kind(headers)}, not an object.`, {
+      field: 'headers',
+      remedy: 'Pass the headers of the request.',
+    });
   const id = header(headers, 'webhook-id');
   const stamp = header(headers, 'webhook-timestamp');
   const given = header(headers, 'webhook-signature');
@@ -146,7 +150,8 @@ export async function verify(
  * Create the three headers of a webhook, for tests of your receiver.
  *
  * @param sentAt Unix milliseconds; truncated to a whole second.
- * @throws InvalidOption `secret` starts with `whsec_` but is not base64 after it.
+ * @throws InvalidOption `secret` is missing or empty, or starts with `whsec_` but is not base64
+ *   after it.
  */
 export async function sign(
   body: Uint8Array | string,
@@ -252,14 +257,17 @@ function decode(base64: string): Bytes | undefined {
   }
 }
 
-async function keyOf(secret: string): Promise<CryptoKey> {
+function invalidSecret(problem: string): InvalidOption {
+  return new InvalidOption(`secret ${problem}.`, { field: 'secret', remedy: SECRET_REMEDY });
+}
+
+async function keyOf(secret: unknown): Promise<CryptoKey> {
+  // A variable that is not set is often passed as undefined.
+  if (typeof secret !== 'string') throw invalidSecret(`is ${kind(secret)}, not a string`);
+  if (!secret) throw invalidSecret('is empty');
   const marked = secret.startsWith('whsec_');
   const bytes = marked ? decode(secret.slice('whsec_'.length)) : new TextEncoder().encode(secret);
-  if (!bytes?.length)
-    throw new InvalidOption('secret is not base64 after whsec_.', {
-      field: 'secret',
-      remedy: SECRET_REMEDY,
-    });
+  if (!bytes?.length) throw invalidSecret('is not base64 after whsec_');
   const algorithm = { name: 'HMAC', hash: 'SHA-256' };
   return crypto.subtle.importKey('raw', bytes, algorithm, false, ['sign', 'verify']);
 }

@@ -19,15 +19,17 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from typing import TYPE_CHECKING, Any, Final, Literal
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 from hanzoai.pubsub.claims import CLAIMS, identity_claims
 from hanzoai.pubsub.durations import seconds_of
 from hanzoai.pubsub.errors import InvalidOption, UsageError
+from hanzoai.pubsub.settings.checks import kind as kind_of
 from hanzoai.pubsub.values import Token
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from datetime import timedelta
 
 __all__ = ["TokenSigner"]
@@ -38,6 +40,8 @@ TTL: Final = 900.0
 TTL_MAX: Final = 366 * 86_400.0
 
 RSA_BITS: Final = 2048
+
+_NONE: Final = object()
 
 _KINDS: Final = ("user", "service", "admin", "agent")
 
@@ -70,8 +74,12 @@ class TokenSigner:
         audience: str | Sequence[str] | None = None,
         password: str | bytes | None = None,
     ) -> None:
-        if not key_id:
-            raise _invalid("key_id", "`key_id` is empty.", "Name the key, for example by its date.")
+        if not isinstance(cast("object", key_id), str) or not key_id:
+            raise _invalid(
+                "key_id",
+                f"`key_id` is {'empty' if key_id == '' else kind_of(key_id)}.",
+                "Name the key with a string, for example by its date.",
+            )
         self.key_id = key_id
         self._key, self.algorithm = _load(private_key, password)
         self._common: dict[str, object] = {}
@@ -119,11 +127,18 @@ class TokenSigner:
             A token as ``get_token`` returns it: ``value`` is the JWT, ``expires_at`` Unix seconds.
 
         Raises:
-            InvalidOption: ``user``, ``kind``, ``ttl`` or ``extra`` is out of range, or a list is a
-                single text, whose characters would become its entries.
+            InvalidOption: An argument has a wrong type or is out of range, or ``extra`` is not
+                plain JSON; ``field`` names it. A list is not a single text, whose characters would
+                become its entries.
         """
         import jwt
 
+        if not isinstance(cast("object", user), str):
+            raise _invalid(
+                "user",
+                f"`user` is {kind_of(user)}, not a string.",
+                "Pass the id of the user as a string, such as str(user.id).",
+            )
         if not 1 <= len(user) <= 128:
             raise _invalid("user", f"`user` has {len(user)} characters.", "Pass 1 to 128.")
         if kind not in _KINDS:
@@ -131,20 +146,26 @@ class TokenSigner:
                 "kind", f"`kind` is {kind!r}.", f"Pass one of {', '.join(map(repr, _KINDS))}."
             )
         lists = {
-            "orgs": orgs,
-            "sessions_owned": sessions_owned,
-            "sessions_shared": sessions_shared,
-            "agents": agents,
+            "orgs": _names("orgs", orgs),
+            "sessions_owned": _names("sessions_owned", sessions_owned),
+            "sessions_shared": _names("sessions_shared", sessions_shared),
+            "agents": _names("agents", agents),
         }
-        for field, names in lists.items():
-            if isinstance(names, str):
+        for field, text in (("name", name), ("avatar_url", avatar_url)):
+            if text is not None and not isinstance(cast("object", text), str):
                 raise _invalid(
-                    field, f"`{field}` is a string, not a list of strings.", f"Pass {field}=[…]."
+                    field, f"`{field}` is {kind_of(text)}, not a string.", "Pass a string."
                 )
-        seconds = float(seconds_of(ttl, "ttl"))
+        seconds = seconds_of(cast("float | timedelta | None", ttl), "ttl")
+        if seconds is None:
+            raise _invalid("ttl", "`ttl` is None.", "Pass seconds or a timedelta, or leave it out.")
         if not 0 < seconds <= TTL_MAX:
             raise _invalid(
                 "ttl", f"`ttl` is {seconds:g} s.", "Pass a value above 0 and at most 366 days."
+            )
+        if extra is not None and not isinstance(cast("object", extra), Mapping):
+            raise _invalid(
+                "extra", f"`extra` is {kind_of(extra)}, not a mapping.", "Pass your claims by name."
             )
         if taken := sorted(_RESERVED & set(extra or ())):
             raise _invalid(
@@ -168,7 +189,13 @@ class TokenSigner:
             "jti": uuid.uuid4().hex,
             **(extra or {}),
         }
-        value = jwt.encode(claims, self._key, self.algorithm, headers={"kid": self.key_id})
+        try:
+            value = jwt.encode(claims, self._key, self.algorithm, headers={"kid": self.key_id})
+        except (TypeError, ValueError) as error:
+            # All other claims are checked.
+            raise _invalid(
+                "extra", "`extra` is not plain JSON.", "Pass strings, numbers, lists and dicts."
+            ) from error
         return Token(value, expires_at=now + seconds)
 
     def jwks(self, *others: TokenSigner) -> dict[str, list[dict[str, Any]]]:
@@ -191,6 +218,20 @@ class TokenSigner:
         return {**jwk, "kid": self.key_id, "alg": self.algorithm, "use": "sig"}
 
 
+def _names(field: str, given: object) -> list[str]:
+    if isinstance(given, str):
+        problem = "is a string, not a list of strings"
+    elif isinstance(given, bytes) or not isinstance(given, Iterable):
+        problem = f"is {kind_of(given)}, not a list of strings"
+    else:
+        names = list(cast("Iterable[object]", given))
+        other = next((each for each in names if not isinstance(each, str)), _NONE)
+        if other is _NONE:
+            return cast("list[str]", names)
+        problem = f"contains {kind_of(other)}, and a list of strings is needed"
+    raise _invalid(field, f"`{field}` {problem}.", f"Pass {field}=[…], with each id as a string.")
+
+
 def _load(pem: str | bytes, password: str | bytes | None) -> tuple[Any, str]:
     try:
         from cryptography.hazmat.primitives.asymmetric.ec import (
@@ -205,6 +246,12 @@ def _load(pem: str | bytes, password: str | bytes | None) -> tuple[Any, str]:
             "Signing tokens needs PyJWT and cryptography.",
             remedy="Install them: pip install 'hanzoai.pubsub[tokens]'.",
         ) from error
+    if not isinstance(cast("object", pem), str | bytes):
+        raise _invalid(
+            "private_key",
+            f"`private_key` is {kind_of(pem)}, not the text of a PEM.",
+            "Pass what the file contains, such as Path(file).read_text().",
+        )
     data = pem.encode() if isinstance(pem, str) else pem
     secret = password.encode() if isinstance(password, str) else password
     try:

@@ -28,10 +28,12 @@ import json
 import math
 import threading
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from hanzoai.pubsub.errors import InvalidOption, PubSubError
+from hanzoai.pubsub.settings.checks import kind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -40,6 +42,8 @@ __all__ = ["InvalidWebhook", "SeenWebhooks", "WebhookDelivery", "WebhookEvent", 
 
 TOLERANCE: Final = 300.0
 """Seconds that the clocks of both sides may differ, transport included."""
+
+_BYTES: Final = bytes | bytearray | memoryview
 
 _PREFIX: Final = "whsec_"
 _VERSION: Final = "v1"
@@ -117,14 +121,17 @@ def verify(
     Raises:
         InvalidWebhook: A header is missing, the signature does not match, the request is too old
             or too new, or the body is not a batch of events. Answer with its ``status``.
-        InvalidOption: ``secret`` is empty, the text after ``whsec_`` is not Base64, or
-            ``tolerance`` is not above 0.
+        InvalidOption: ``secret`` is missing or empty, the text after ``whsec_`` is not Base64,
+            ``headers`` is not a mapping, or ``tolerance`` is not above 0.
     """
     _check_tolerance(tolerance)
-    secrets = [secret] if isinstance(secret, str) else list(secret)
-    if not secrets or not all(secrets):
-        raise InvalidOption("secret is empty.", field="secret", remedy=_SECRET_REMEDY)
-    keys = [_key(each) for each in secrets]
+    keys = [_key(each) for each in _secrets(secret)]
+    if not hasattr(headers, "items"):  # the headers of frameworks are not always a Mapping
+        raise InvalidOption(
+            f"headers is {kind(headers)}, not a mapping.",
+            field="headers",
+            remedy="Pass the headers of the request, or a dict of them.",
+        )
     found = {name.lower(): value for name, value in headers.items()}
     identifier, stamp, given = (
         _header(found, f"webhook-{name}") for name in ("id", "timestamp", "signature")
@@ -136,7 +143,7 @@ def verify(
             remedy="Answer with 401: the sender is not a Hanzo PubSub server.",
         )
     # Callers without a type checker may pass a parsed body.
-    if not isinstance(cast("object", body), bytes | bytearray | memoryview):
+    if not isinstance(cast("object", body), _BYTES):
         raise InvalidWebhook(
             "The body is not the bytes of the request.",
             field="body",
@@ -177,10 +184,18 @@ def sign(body: bytes, secret: str, *, id: str, sent_at: float) -> dict[str, str]
         sent_at: Unix seconds; the fraction is dropped.
 
     Raises:
-        InvalidOption: The text after ``whsec_`` in ``secret`` is not Base64.
+        InvalidOption: ``body`` is not bytes, or ``secret`` is missing or empty, or not Base64
+            after ``whsec_``.
     """
+    if not isinstance(cast("object", body), _BYTES):
+        raise InvalidOption(
+            f"body is {kind(body)}, not bytes.",
+            field="body",
+            remedy="Encode the text, for example with json.dumps(...).encode().",
+        )
     stamp = str(int(sent_at))
-    digest = base64.b64encode(_digest(_key(secret), id, stamp, body)).decode()
+    (each,) = _secrets([secret])
+    digest = base64.b64encode(_digest(_key(each), id, stamp, body)).decode()
     return {
         "webhook-id": id,
         "webhook-timestamp": stamp,
@@ -231,15 +246,35 @@ _SECRET_REMEDY: Final = "Pass the `secret` of the webhook in the server's settin
 
 
 def _check_tolerance(tolerance: float) -> None:
-    if not tolerance > 0:  # also if it is not a number, with which every age would be accepted
+    if not isinstance(cast("object", tolerance), int | float):
+        raise InvalidOption(
+            f"tolerance is {kind(tolerance)}, not a number.",
+            field="tolerance",
+            remedy="Pass seconds, more than 0.",
+        )
+    if not tolerance > 0:  # also if it is NaN, with which every age would be accepted
         raise InvalidOption(
             f"tolerance is {tolerance} s.", field="tolerance", remedy="Pass more than 0."
         )
 
 
+def _secrets(given: str | Sequence[str]) -> list[str]:
+    """The secrets as a list; a variable that is not set is often passed as None."""
+    several = isinstance(cast("object", given), Iterable) and not isinstance(given, str | bytes)
+    secrets = cast("list[object]", list(given) if several else [given])
+    for each in secrets:
+        if not isinstance(each, str):
+            raise InvalidOption(
+                f"secret is {kind(each)}, not a string.", field="secret", remedy=_SECRET_REMEDY
+            )
+    if not secrets or not all(secrets):
+        raise InvalidOption("secret is empty.", field="secret", remedy=_SECRET_REMEDY)
+    return cast("list[str]", secrets)
+
+
 def _header(headers: Mapping[str, str], name: str) -> str:
     value = headers.get(name, "")
-    if not value:
+    if not isinstance(cast("object", value), str) or not value:
         raise InvalidWebhook(
             f"The header {name} is missing.",
             field=name,
