@@ -56,6 +56,7 @@ def ps(pubsub_server: ThreadedServer) -> Iterator[PubSub]:
 def test_a_batch_outside_of_its_with_block_names_it(ps: PubSub) -> None:
     with ps.batch() as sent:
         sent.publish("demo.1", {"data": 1})
+        assert repr(sent) == "<BlockingBatch messages=1>"
     for batch in (sent, ps.batch()):
         with pytest.raises(UsageError, match="This batch is not open") as caught:
             batch.publish("demo.1", {"data": 2})

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import gc
 import pickle
+import warnings
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -341,6 +343,25 @@ async def test_a_client_that_is_never_closed_warns_and_disconnects(
         await forget()
     await clock_of(pubsub_memory).settle()
     assert pubsub_memory.connections == 0
+
+
+def test_a_client_that_its_event_loop_leaves_open_warns_and_names_itself() -> None:
+    with ThreadedServer() as server:
+
+        async def forget() -> None:
+            ps = PubSubClient(token=server.admin_token(), **server.options)
+            await ps.subscribe("demo.a", on_message=print)
+
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", ResourceWarning)
+            asyncio.run(forget())
+            gc.collect()
+    assert any("<PubSubClient" in str(each.message) for each in caught)
+
+
+def test_tracing_takes_a_tracing_object() -> None:
+    with pytest.raises(InvalidOption, match="`tracing` is bool, not Tracing"):
+        PubSubClient("ws://127.0.0.1:1/ws", "t", tracing=cast("Any", True))
 
 
 async def test_state_changes_can_be_iterated_by_several_and_end_with_the_client(

@@ -316,6 +316,11 @@ def test_a_setting_out_of_range_is_named(settings: dict[str, Any], field: str) -
     assert error.remedy
 
 
+def test_the_remedy_for_tls_settings_names_the_standard_library() -> None:
+    remedy = refused(settings={"ssl_context": True}).remedy
+    assert remedy == "Create it with ssl.create_default_context(cafile=...)."
+
+
 def test_good_settings_are_kept() -> None:
     context = ssl.create_default_context()
     options = read(

@@ -11,7 +11,7 @@ import pytest
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.protocol import State
 
-from hanzoai.pubsub import Gap, PubSubClient, soc
+from hanzoai.pubsub import Gap, PubSub, PubSubClient, soc
 from hanzoai.pubsub.errors import (
     ClosedError,
     ConnectionFailed,
@@ -435,6 +435,7 @@ async def _no_signer(_: bytes) -> bytes:
         ({"id": ID, "key": KEY, "signer": _no_signer}, "signer"),
         ({"id": ID, "signer": _no_signer}, "owner"),
         ({"id": ID, "key": KEY, "owner": bytes(20)}, "owner"),
+        ({"id": ID, "key": KEY, "owner": [1]}, "owner"),
         ({"id": ID, "key": KEY, "topic": bytes(32)}, "topic"),
         ({"id": bytes(31), "key": KEY}, "id"),
         ({"id": "\ud800", "key": KEY}, "id"),
@@ -460,7 +461,15 @@ def test_hex_digits_are_no_bytes(field: str) -> None:
     assert (caught.value.field, "bytes.fromhex" in caught.value.remedy) == (field, True)
 
 
-def test_a_url_that_is_not_a_websocket_url_is_rejected() -> None:
+@pytest.mark.parametrize("url", ["http://127.0.0.1", 5])
+def test_a_url_that_is_not_a_websocket_url_is_rejected(url: Any) -> None:
     with pytest.raises(InvalidOption) as caught:
-        SignedTopic("http://127.0.0.1", id=ID, owner=OWNER)
+        SignedTopic(url, id=ID, owner=OWNER)
     assert caught.value.field == "url"
+
+
+def test_the_blocking_client_cannot_carry_a_signed_topic() -> None:
+    ps = PubSub("ws://127.0.0.1:1/ws", "t")
+    for client, kind in ((ps, "PubSub"), ("ws://127.0.0.1:1", "str")):
+        with pytest.raises(InvalidOption, match=f"`client` is {kind}, not PubSubClient"):
+            SignedTopic(client=cast("Any", client), id=ID, key=KEY)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, TypeVar, Unpack,
 
 from hanzoai.pubsub.errors import ClosedError
 from hanzoai.pubsub.runtime.environment import environment_for, no_loop, refuse_copy, running_loop
-from hanzoai.pubsub.settings.checks import check_function, check_seconds
+from hanzoai.pubsub.settings.checks import check_function, check_instance, check_seconds
 from hanzoai.pubsub.settings.options import read_options
 from hanzoai.pubsub.settings.units import warn_of_milliseconds
 
@@ -100,7 +100,7 @@ class PubSubClient:
     """
 
     _warns = True
-    """Whether to warn about a subscription that is dropped without unsubscribing."""
+    """Whether to warn about a client or a subscription that is dropped while it is open."""
 
     def __init__(
         self,
@@ -121,6 +121,8 @@ class PubSubClient:
     ) -> None:
         check_function("on_state", on_state)
         check_function("on_error", on_error)
+        if tracing is not None:
+            _check_tracing(tracing)
         self._environment = environment_for(url)
         from_url, from_rest_url = self._environment.urls(url, rest_url)
         self._options = read_options(
@@ -782,7 +784,7 @@ class PubSubClient:
         if operations is None:
             return
         shown = repr(self)  # with the state before the end
-        if operations.abandon():
+        if operations.abandon() and self._warns:
             warnings.warn(
                 f"{shown} was dropped without close(); use `async with`",
                 ResourceWarning,
@@ -818,3 +820,9 @@ class PubSubClient:
     def _ended(self) -> PubSubError:
         failed = None if self._operations is None else self._operations.driver.error
         return failed or ClosedError()
+
+
+def _check_tracing(tracing: object) -> None:
+    from hanzoai.pubsub.tracing import Tracing
+
+    check_instance("tracing", tracing, Tracing, "Pass hanzoai.pubsub.tracing.Tracing().")

@@ -25,6 +25,14 @@ SHORT = timedelta(milliseconds=20)
 LONG = timedelta(seconds=30)
 
 
+@pytest.mark.parametrize("client", [HubClient, EventStreamClient])
+async def test_a_client_of_a_byte_protocol_shows_its_address(client: Any) -> None:
+    scheme = "hub" if client is HubClient else "events"
+    async with client(f"{scheme}://127.0.0.1:9") as open_:
+        assert repr(open_) == f"<{client.__name__} 127.0.0.1:9>"
+    assert repr(open_) == f"<{client.__name__} 127.0.0.1:9 closed>"
+
+
 def test_seconds_of_a_duration() -> None:
     assert seconds_of(timedelta(minutes=1, milliseconds=500)) == 60.5
     assert seconds_of(0.25) == 0.25

@@ -28,7 +28,7 @@ from hanzoai.pubsub.errors import (
 )
 from hanzoai.pubsub.errors import NotFound as AnyNotFound
 from hanzoai.pubsub.links.connections import Backoff
-from hanzoai.pubsub.sp import Closed, NotFound, NotSupported, PubSocket, SubSocket
+from hanzoai.pubsub.sp import Closed, NotFound, NotSupported, PubSocket, SubSocket, blocking
 from hanzoai.pubsub.sp.pipe import Pipe
 from hanzoai.pubsub.sp.prefixes import Prefixes
 from tests.ports import free_port
@@ -214,6 +214,14 @@ async def test_a_socket_refuses_the_wrong_direction(pub: PubSocket, sub: SubSock
         await pub.recv()
     with pytest.raises(NotSupported, match=r"^protocol: operation not supported$"):
         sub.send(b"x")
+
+
+async def test_a_socket_shows_its_peers_and_whether_it_is_closed(pub: PubSocket) -> None:
+    assert repr(pub) == "<PubSocket peers=0>"
+    await pub.close()
+    assert repr(pub) == "<PubSocket closed>"
+    with blocking.SubSocket() as sub:
+        assert repr(sub) == "<SubSocket peers=0>"
 
 
 @pytest.mark.statement("N-29")

@@ -2,12 +2,15 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import socket
+import traceback
 from typing import Any
 
 import httpx
 import pytest
 import respx
 
+from hanzoai.pubsub import PubSubClient
 from hanzoai.pubsub.errors import (
     AuthRefused,
     ConnectionFailed,
@@ -184,6 +187,19 @@ async def test_no_connection_at_all_is_connection_failed(rest: Rest, server: Any
         await rest.publish(one())
     assert "127.0.0.1" in caught.value.message
     assert isinstance(caught.value.__cause__, httpx.ConnectError)
+
+
+async def test_the_traceback_of_an_unreachable_server_has_no_frames_of_the_http_library() -> None:
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))  # without `listen`, it refuses connections
+        url = f"ws://127.0.0.1:{held.getsockname()[1]}/ws"
+        async with PubSubClient(url, "t", rest_attempts=1) as ps:
+            with pytest.raises(ConnectionFailed) as caught:
+                await ps.presence("demo.a")
+    shown = "".join(traceback.format_exception(caught.value))
+    assert "httpx.ConnectError" in shown
+    assert "/httpx/" not in shown
+    assert "/httpcore/" not in shown
 
 
 async def test_a_silent_server_ends_in_a_timeout_of_unknown_outcome() -> None:

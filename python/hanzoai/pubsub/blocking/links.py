@@ -72,6 +72,9 @@ class BlockingClient(Generic[C]):
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def __repr__(self) -> str:
+        return repr(self._inner)
+
     def _call(self, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
         if self._closed:
             raise ClosedError

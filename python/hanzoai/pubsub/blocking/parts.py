@@ -293,6 +293,9 @@ class BlockingBatch:
     def __len__(self) -> int:
         return len(self._batch)
 
+    def __repr__(self) -> str:
+        return repr(self._batch).replace("<Batch", "<BlockingBatch")
+
     def publish(
         self, topic: str, message: Outgoing, *, ttl: Ttl | None = None, id: str | None = None
     ) -> str:

@@ -134,6 +134,13 @@ def why_unreachable(
     return f"{either} cannot be reached ({type(error).__name__})."
 
 
+def without_frames(error: Exception) -> Exception:
+    """Drop the frames of an error and its causes: sixty lines of HTTP libraries in a traceback."""
+    for each in _chain(error):
+        each.__traceback__ = None
+    return error
+
+
 def wants_certificate(error: Exception) -> bool:
     """Whether the server reports that it requires a client certificate, as with TLS 1.3."""
     why = getattr(error, "reason", None)

@@ -128,6 +128,9 @@ class LinkClient:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.target}{' closed' if self._closed else ''}>"
+
     def _check_open(self) -> None:
         if self._closed:
             raise ClosedError

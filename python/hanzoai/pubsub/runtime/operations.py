@@ -260,11 +260,12 @@ class Operations:
         """The client was garbage-collected: end without waiting. Returns whether it was open."""
         driver = self.driver
         began = driver.failures.state != "initialized"
-        if driver.is_finished or not began or driver.loop.is_closed():
+        if driver.is_finished or not began:
             return False
         if driver.owner.is_foreign:  # the parent process still uses it
             return False
-        driver.loop.call_soon_threadsafe(driver.call, driver.session.abort)
+        if not driver.loop.is_closed():
+            driver.loop.call_soon_threadsafe(driver.call, driver.session.abort)
         return True
 
     def report_end(self, error: PubSubError, topics: tuple[str, ...]) -> None:

@@ -267,6 +267,9 @@ class Batch:
     def __len__(self) -> int:
         return len(self._items)
 
+    def __repr__(self) -> str:
+        return f"<Batch messages={len(self)}>"
+
     def publish(
         self, topic: str, message: Outgoing, *, ttl: Ttl | None = None, id: str | None = None
     ) -> str:
@@ -346,7 +349,7 @@ class Publisher:
         if via != "auto":
             check_choice("via", via, get_args(Via))
         if key is not None:
-            check_text("key", key, "a word that messages which replace each other share")
+            check_text("key", key, "the name that messages share if one replaces another,")
         driver = self._driver
         options = driver.options
         one = prepare(topic, message, driver.max_payload, ttl=ttl, id=id)

@@ -109,13 +109,13 @@ def check_function(
         ) from None
 
 
-def check_instance(name: str, value: object, wanted: type) -> None:
-    """An object of one class."""
+def check_instance(name: str, value: object, wanted: type, remedy: str | None = None) -> None:
+    """An object of one class; by default, the remedy names the class in `hanzoai.pubsub`."""
     if not isinstance(value, wanted):
         raise invalid(
             name,
             f"is {kind(value)}, not {wanted.__name__}",
-            f"Build it with hanzoai.pubsub.{wanted.__name__}(...).",
+            remedy or f"Build it with hanzoai.pubsub.{wanted.__name__}(...).",
         )
 
 

@@ -338,7 +338,7 @@ class ClientOptions:
         check_instance("retry", self.retry, RetryOptions)
         check_proxy(self.proxy)
         if self.ssl_context is not None:
-            check_instance("ssl_context", self.ssl_context, ssl.SSLContext)
+            check_instance("ssl_context", self.ssl_context, ssl.SSLContext, _SSL_REMEDY)
         if self.name is not None:
             check_name(self.name)
 
@@ -373,6 +373,9 @@ class ClientOptions:
             send_queue_bytes=self.send_queue.bytes,
             held_messages=self.held_messages,
         )
+
+
+_SSL_REMEDY: Final = "Create it with ssl.create_default_context(cafile=...)."
 
 
 def _require_speed() -> None:

@@ -19,6 +19,7 @@ from hanzoai.pubsub.errors import (
     InvalidPayload,
     OperationTimeout,
 )
+from hanzoai.pubsub.settings.checks import check_text
 from hanzoai.pubsub.signed.messages import Forged, SignedEvent, SignedMessage
 from hanzoai.pubsub.values import Gap, Message, Published
 
@@ -141,6 +142,7 @@ class SocketCarrier:
     ) -> None:
         self._address = address
         self._id = id
+        check_text("url", url, "the URL of a WebSocket")
         parts = urlsplit(url)
         if parts.scheme not in {"ws", "wss"} or not parts.hostname:
             raise InvalidOption(

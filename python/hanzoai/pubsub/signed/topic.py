@@ -14,6 +14,7 @@ from hanzoai.pubsub.errors import InvalidOption, UsageError
 from hanzoai.pubsub.links.unparsed import is_bytes
 from hanzoai.pubsub.payload_bytes import bytes_of
 from hanzoai.pubsub.runtime.handlers import describe_gap
+from hanzoai.pubsub.settings.checks import kind
 from hanzoai.pubsub.signed.carriers import Carrier, SocketCarrier, TopicCarrier, closed
 from hanzoai.pubsub.signed.messages import Forged, SignedEvent, SignedMessage
 from hanzoai.pubsub.wire.payloads import check_data
@@ -70,6 +71,8 @@ class SignedTopic:
     ) -> None:
         if (url is None) == (client is None):
             raise _wrong("url", "Pass exactly one of `url` and `client`.")
+        if client is not None:
+            _check_client(client)
         if key is not None and signer is not None:
             raise _wrong("signer", "Pass `key` or `signer`, not both.")
         if signer is not None and owner is None:
@@ -78,14 +81,14 @@ class SignedTopic:
             raise _wrong("peer", "`peer` requires `url`.")
         if key is not None:
             derived = soc.owner_of(key)
-            if owner not in {None, derived}:
+            if owner is not None and owner != derived:
                 raise _wrong("owner", "`owner` is not the address of `key`.")
             owner = derived
         known = None if id is None else _id(id)
         address = None if topic is None else _address(topic)
         if known is not None and owner is not None:
             derived = soc.topic_address(known, owner)
-            if address not in {None, derived}:
+            if address is not None and address != derived:
                 raise _wrong("topic", "`topic` does not belong to `id` and `owner`.")
             address = derived
         if address is None:
@@ -252,6 +255,16 @@ class SignedTopic:
 
     def __repr__(self) -> str:
         return f"<SignedTopic {self.name}>"
+
+
+def _check_client(client: object) -> None:
+    # Not by class: a program may pass an object with the same methods.
+    if isinstance(client, str) or hasattr(client, "__enter__"):
+        raise InvalidOption(
+            f"`client` is {kind(client)}, not PubSubClient.",
+            field="client",
+            remedy="Pass a PubSubClient; the blocking client cannot carry a signed topic.",
+        )
 
 
 def _id(id: bytes | str) -> bytes:

@@ -87,6 +87,9 @@ class _Blocking:
         finally:
             self._portal.stop()
 
+    def __repr__(self) -> str:
+        return repr(self._socket)
+
     def __enter__(self) -> Self:
         return self
 

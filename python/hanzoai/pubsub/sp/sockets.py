@@ -234,6 +234,10 @@ class Socket:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else f"peers={self._peers}"
+        return f"<{type(self).__name__} {state}>"
+
     # ------------------------------------------------------------ called by connections
 
     def deliver(self, messages: list[bytes]) -> None:
