@@ -14,7 +14,15 @@ from hanzoai.pubsub.errors import (
     InvalidTopic,
     UsageError,
 )
-from hanzoai.pubsub.spark import PubSubConfig, register
+from hanzoai.pubsub.spark import (
+    PubSubConfig,
+    PubSubProgress,
+    foreach_batch,
+    foreach_partition,
+    publish_arrow,
+    publish_partition,
+    register,
+)
 from hanzoai.pubsub.spark.credentials import Credentials
 from hanzoai.pubsub.spark.options import sink_config
 
@@ -72,6 +80,7 @@ def test_the_http_url_of_the_environment_counts_unless_the_job_names_a_url(
         ({"ids": "contents"}, "ids"),
         ({"on_error": "deadletter"}, "on_error"),
         ({"on_error": "ignore"}, "on_error"),
+        ({"on_error": None}, "on_error"),
         ({"on_oversize": "cut"}, "on_oversize"),
         ({"ttl": -1}, "ttl"),
         ({"type": ""}, "type"),
@@ -270,3 +279,16 @@ def test_the_module_that_spark_looks_up_never_raises() -> None:
         "import pyspark_hanzo_pubsub as m; assert not hasattr(m, 'DefaultSource')"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+@pytest.mark.parametrize("config", [None, {"topic": "demo.jobs"}, "https://pubsub.example.com"])
+def test_the_driver_rejects_what_is_not_a_config_before_a_task_starts(config: Any) -> None:
+    for make in (
+        lambda: foreach_partition(config),
+        lambda: foreach_batch(config, "orders"),
+        lambda: publish_arrow(config),
+        lambda: publish_partition([], config),
+        lambda: PubSubProgress(None, "demo.jobs", config),
+    ):
+        with pytest.raises(InvalidOption, match=r"`config` is .*, not PubSubConfig"):
+            make()

@@ -12,6 +12,7 @@ from hanzoai.pubsub.errors import InvalidOption
 from hanzoai.pubsub.settings.checks import (
     check_choice,
     check_flag,
+    check_instance,
     check_number,
     check_seconds,
     check_whole,
@@ -194,7 +195,7 @@ class PubSubConfig:
     def _check_on_error(self) -> None:
         if self.on_error == "fail":
             return
-        word, _, topic = self.on_error.partition(":")
+        word, _, topic = str(self.on_error).partition(":")
         if word != DEADLETTER or not topic:
             raise InvalidOption(
                 "`on_error` is neither `fail` nor `deadletter:<topic>`.",
@@ -202,6 +203,16 @@ class PubSubConfig:
                 field="on_error",
             )
         validate_topic(topic)
+
+
+def check_config(config: object) -> None:
+    """Check a config on the driver, before Spark sends it to executors.
+
+    Raises:
+        InvalidOption: It is not a `PubSubConfig`.
+    """
+    remedy = "Build it with hanzoai.pubsub.spark.PubSubConfig(...)."
+    check_instance("config", config, PubSubConfig, remedy)
 
 
 def _endpoints(url: str) -> Endpoints:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hanzoai.pubsub.errors import UsageError
 from hanzoai.pubsub.settings.checks import check_seconds
+from hanzoai.pubsub.spark.config import check_config
 from hanzoai.pubsub.spark.outlet import Outlet, ProgressStats
 from hanzoai.pubsub.spark.reports import Report
 from hanzoai.pubsub.topics import validate_topic
@@ -55,7 +56,7 @@ class PubSubProgress:
 
     Raises:
         InvalidTopic: `topic` is not valid.
-        InvalidOption: `interval` is out of range.
+        InvalidOption: `config` is not a `PubSubConfig`, or `interval` is out of range.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class PubSubProgress:
         *,
         interval: float = 0.5,
     ) -> None:
+        check_config(config)
         check_seconds("interval", interval, 0.1, 60.0)
         self.run = uuid.uuid4().hex[:16]
         """Id of this block in each message."""

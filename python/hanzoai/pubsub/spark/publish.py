@@ -14,6 +14,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
 from hanzoai.pubsub.errors import PayloadTooLarge, PermissionDenied, PubSubError, from_code
+from hanzoai.pubsub.spark.config import check_config
 from hanzoai.pubsub.spark.ids import numbering
 from hanzoai.pubsub.spark.messages import Encoder, Messages, letter, together
 from hanzoai.pubsub.spark.pace import Pace
@@ -131,6 +132,7 @@ def publish_partition(
         PubSubError: A row cannot be published and `on_error` is `fail`, or the server is
             unreachable or rejects the token for all retries.
     """
+    check_config(config)
     task = current_task(config)
     run = _Run(config, namespace_of(config, namespace, task), task)
     return run.publish(rows)
@@ -140,6 +142,7 @@ def foreach_partition(
     config: PubSubConfig, *, namespace: str | None = None
 ) -> Callable[[Iterable[Any]], None]:
     """Return a function for `df.foreachPartition` that publishes each partition."""
+    check_config(config)
     return partial(_each_partition, config=config, namespace=namespace)
 
 
@@ -150,6 +153,7 @@ def foreach_batch(config: PubSubConfig, name: str) -> Callable[[Any, int], None]
         config: Configuration of the server and of publishing.
         name: Distinguishes this publish from others of the same query.
     """
+    check_config(config)
     return partial(_each_batch, config=config, name=name)
 
 
@@ -162,6 +166,7 @@ def publish_arrow(
 
     Each action publishes the rows again.
     """
+    check_config(config)
     return partial(_arrow, config=config, namespace=namespace)
 
 
