@@ -48,6 +48,9 @@ serve: packages ## a development server on 127.0.0.1, ports 8056 and 8057
 setup: ## all that the tests need: .venv/, node_modules/, bash, Chromium, Redis, HAProxy, nginx, Java, Kafka
 	$(SETUP) python newest npm bash chromium redis balancers java kafka classes bytecode
 
+programs: ## what both the checks and the tests need, and what takes long to fetch
+	$(SETUP) python npm docs bash chromium redis balancers java kafka
+
 packages: ## .venv/ and node_modules/ from the pins
 	$(SETUP) python npm
 

@@ -224,8 +224,8 @@ def suites(groups: Sequence[str], seed: int, selection: Sequence[str]) -> list[S
         found.append(Suite("pytest", (*pytest, f"--ignore={FUZZ}", *marks, *paths)))
     if "server" in wanted and NEWEST.exists():
         # Properties of pure logic are the same on every Python.
-        chosen = ("-m", "not hypothesis", f"--ignore={FUZZ}", *ON_NEWEST)
-        found.append(Suite("newest", (str(NEWEST), *SERIAL[1:], *chosen)))
+        chosen = (str(CORES), "-m", "not hypothesis", f"--ignore={FUZZ}", *ON_NEWEST)
+        found.append(Suite("newest", (str(NEWEST), *PYTEST[1:], *chosen)))
     if "spark" in wanted:
         found.append(
             Suite("spark", (*SERIAL, hypothesis, f"--ignore={SPARK_CLUSTER}", "tests/spark"))

@@ -7,6 +7,7 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
@@ -24,7 +25,7 @@ const SOURCES = [
   'tests/conformance',
 ];
 
-/** Tests that plant faults into the session and search for each with many simulations. */
+/** Tests that plant faults into the session and search for each with many simulations; begun first. */
 const SLOW = /mutants/;
 
 /** Seconds for which all tests together may run. */
@@ -59,7 +60,7 @@ const tests = readdirSync(join(built, 'tests', 'js'), { recursive: true })
   .filter((name) => name.endsWith('.test.js'))
   .filter((name) => process.argv[2] !== '--fast' || !SLOW.test(name))
   .filter((name) => words.length === 0 || words.some((word) => name.includes(word)))
-  .sort()
+  .sort((a, b) => Number(SLOW.test(b)) - Number(SLOW.test(a)) || (a < b ? -1 : 1))
   .map((name) => join(built, 'tests', 'js', name));
 if (tests.length === 0) throw new Error(`No test file contains ${words.join(' or ')}.`);
 const reporter = join(root, 'tests', 'js', 'reporter.mjs');
@@ -69,6 +70,8 @@ const running = spawn(
   [
     '--enable-source-maps',
     '--test',
+    // Node leaves one core for itself, which is half of a small machine.
+    `--test-concurrency=${availableParallelism()}`,
     '--test-timeout=300000',
     `--test-reporter=${reporter}`,
     ...tests,
