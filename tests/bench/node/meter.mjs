@@ -1,12 +1,16 @@
-// Measures a process: its CPU time per message, without the first tenth, which is a warm-up.
+// Measures a process: its CPU time per message, without a warm-up: the first tenth, or more of few
+// messages.
 
 export const TOPIC = 'chat.session.sess_abc123';
+
+/** Messages during which Node compiles the code of a client. */
+const COMPILING = 6_000;
 
 /** Counts messages; calls `done` with the figures after the last one. */
 export class Meter {
   constructor(count) {
     this.count = count;
-    this.warm = Math.floor(count / 10);
+    this.warm = Math.floor(Math.max(count / 10, Math.min(COMPILING, count / 2)));
     this.seen = 0;
     this.done = new Promise((resolve) => {
       this.finish = resolve;
