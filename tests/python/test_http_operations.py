@@ -119,6 +119,37 @@ def log(first: int, last: int) -> Callable[[httpx.Request], httpx.Response]:
     return answer
 
 
+def altered(
+    whole: Callable[[httpx.Request], httpx.Response],
+    change: Callable[[dict[str, Any]], None],
+    *,
+    with_positions: bool = True,
+) -> Callable[[httpx.Request], httpx.Response]:
+    """Answer with changed messages, and end before `before_seq` if the peer has positions."""
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        query = dict(request.url.params)
+        if with_positions and "before_seq" in query:
+            query["before"] = f"m{query['before_seq']}"
+        body = json.loads(whole(httpx.Request("GET", "http://a", params=query)).content)
+        for message in body["messages"]:
+            change(message)
+        return ok(body)
+
+    return answer
+
+
+def malformed(seqs: range, left_out: tuple[str, ...]) -> Callable[[dict[str, Any]], None]:
+    """Return a change: messages at these positions lack `topic` and these members."""
+
+    def change(message: dict[str, Any]) -> None:
+        if message["seq"] in seqs:
+            for name in ("topic", *left_out):
+                del message[name]
+
+    return change
+
+
 def given_history(api: HttpApi, **arguments: Any) -> AsyncIterator[Message]:
     given: dict[str, Any] = {
         "since": None, "before": None, "after": None, "limit": None, "timeout": 5, **arguments,
@@ -154,18 +185,10 @@ async def test_with_a_position_pages_are_read_as_the_iteration_goes_on(
 async def test_messages_of_several_senders_with_the_same_ids_are_all_read(
     api: HttpApi, peer: Peer, ids: int
 ) -> None:
-    whole = log(1, 12)
+    def rename(message: dict[str, Any]) -> None:
+        message["id"] = f"m{message['seq'] % ids}"
 
-    def answer(request: httpx.Request) -> httpx.Response:
-        query = dict(request.url.params)
-        if "before" in query:
-            query["before"] = f"m{query['before_seq']}"
-        body = json.loads(whole(httpx.Request("GET", "http://a", params=query)).content)
-        for message in body["messages"]:
-            message["id"] = f"m{message['seq'] % ids}"
-        return ok(body)
-
-    peer.answer = answer
+    peer.answer = altered(log(1, 12), rename)
     assert await read(api) == list(range(1, 13))
     assert await read(api, limit=8) == list(range(5, 13))
     assert await read(api, after=0) == list(range(1, 13))
@@ -260,21 +283,7 @@ async def test_a_peer_that_ignores_the_position_is_not_asked_forever(
 async def test_a_page_with_only_malformed_messages_does_not_end_the_history(
     api: HttpApi, peer: Peer, left_out: tuple[str, ...]
 ) -> None:
-    whole = log(1, 12)
-
-    def answer(request: httpx.Request) -> httpx.Response:
-        query = dict(request.url.params)
-        if "before_seq" in query:
-            query["before"] = f"m{query['before_seq']}"
-        body = json.loads(whole(httpx.Request("GET", "http://a", params=query)).content)
-        for message in body["messages"]:
-            if 4 <= message["seq"] <= 9:
-                del message["topic"]
-                for name in left_out:
-                    del message[name]
-        return ok(body)
-
-    peer.answer = answer
+    peer.answer = altered(log(1, 12), malformed(range(4, 10), left_out))
     assert await read(api) == [1, 2, 3, 10, 11, 12]
     if "seq" not in left_out:
         assert await read(api, after=0) == [1, 2, 3, 10, 11, 12]
@@ -286,21 +295,8 @@ async def test_a_page_with_only_malformed_messages_does_not_end_the_history(
 async def test_a_malformed_message_at_the_end_of_a_page_does_not_end_the_history(
     api: HttpApi, peer: Peer, at: int, left_out: tuple[str, ...], with_positions: bool
 ) -> None:
-    whole = log(1, 12)
-
-    def answer(request: httpx.Request) -> httpx.Response:
-        query = dict(request.url.params)
-        if with_positions and "before_seq" in query:
-            query["before"] = f"m{query['before_seq']}"
-        body = json.loads(whole(httpx.Request("GET", "http://a", params=query)).content)
-        for message in body["messages"]:
-            if message["seq"] == at:
-                del message["topic"]
-                for name in left_out:
-                    del message[name]
-        return ok(body)
-
-    peer.answer = answer
+    change = malformed(range(at, at + 1), left_out)
+    peer.answer = altered(log(1, 12), change, with_positions=with_positions)
     others = [seq for seq in range(1, 13) if seq != at]
     assert await read(api) == others
     assert await read(api, after=0) == others

@@ -188,29 +188,27 @@ test('an error of a page is shown until a page is loaded', async () => {
   assert.deepEqual(dataOf(view.read().messages), [2, 3, 4]);
 });
 
-test('messages that arrive while a page loads stay after it', async () => {
+/** A view of messages 4 and 5, of 5, which gets others while a page loads. */
+async function keptWhileLoading(others: Message[]): Promise<HistoryView> {
   const { client, wait } = clientOf(5);
   const gate = deferred<void>();
   wait(gate.promise);
   const view = new HistoryView(client, TOPIC, {});
   view.keep(range(4, 5));
   const loading = view.loadOlder();
-  view.keep(range(4, 7));
+  view.keep(others);
   gate.resolve();
   await loading;
+  return view;
+}
+
+test('messages that arrive while a page loads stay after it', async () => {
+  const view = await keptWhileLoading(range(4, 7));
   assert.deepEqual(dataOf(view.read().messages), [1, 2, 3, 4, 5, 6, 7]);
 });
 
 test('a page that no longer joins what is shown is not shown', async () => {
-  const { client, wait } = clientOf(5);
-  const gate = deferred<void>();
-  wait(gate.promise);
-  const view = new HistoryView(client, TOPIC, {});
-  view.keep(range(4, 5));
-  const loading = view.loadOlder();
-  view.keep(range(20, 21));
-  gate.resolve();
-  await loading;
+  const view = await keptWhileLoading(range(20, 21));
   assert.deepEqual(dataOf(view.read().messages), [20, 21]);
   assert.equal(view.read().hasOlder, true);
 });
