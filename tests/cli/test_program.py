@@ -10,6 +10,7 @@ import pty
 import signal
 import subprocess
 import sys
+from contextlib import asynccontextmanager
 from importlib import metadata
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -30,6 +31,8 @@ from tests.cli.processes import LIMIT, hold_answers, started, until_subscribed, 
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
+
+    from hanzoai.pubsub.streams import StreamReader
 
 DOCS = Path(__file__).parents[2] / "docs" / "cli.md"
 
@@ -401,12 +404,11 @@ def test_ctrl_c_leaves_no_output_that_cannot_be_written_to_the_interpreter(
     os.close(write)
 
 
-@pytest.mark.parametrize(
-    ("name", "code"), [("SIGINT", Exit.INTERRUPTED), ("SIGTERM", Exit.TERMINATED)]
-)
-async def test_a_signal_ends_a_written_stream_though_standard_input_stays_open(
-    server: RunningServer, name: str, code: Exit
-) -> None:
+@asynccontextmanager
+async def half_written(
+    server: RunningServer,
+) -> AsyncGenerator[tuple[asyncio.subprocess.Process, StreamReader]]:
+    """A command that writes a stream while its input is open, and a reader of the first part."""
     async with (
         PubSubClient(server.ws, server.service_token(), rest_url=server.http) as ps,
         stream_reader(ps, "demo.answer", id="r1") as reader,
@@ -421,6 +423,16 @@ async def test_a_signal_ends_a_written_stream_though_standard_input_stays_open(
         async for event in reader:
             if isinstance(event, Delta):
                 break
+        yield process, reader
+
+
+@pytest.mark.parametrize(
+    ("name", "code"), [("SIGINT", Exit.INTERRUPTED), ("SIGTERM", Exit.TERMINATED)]
+)
+async def test_a_signal_ends_a_written_stream_though_standard_input_stays_open(
+    server: RunningServer, name: str, code: Exit
+) -> None:
+    async with half_written(server) as (process, reader):
         process.send_signal(getattr(signal, name))
         # `communicate` would close standard input.
         assert await process.wait() == code
@@ -431,20 +443,7 @@ async def test_a_signal_ends_a_written_stream_though_standard_input_stays_open(
 async def test_a_written_stream_that_a_reader_cancels_ends_though_standard_input_stays_open(
     server: RunningServer,
 ) -> None:
-    async with (
-        PubSubClient(server.ws, server.service_token(), rest_url=server.http) as ps,
-        stream_reader(ps, "demo.answer", id="r2") as reader,
-        started(
-            *("stream", "demo.answer", "--write", "--id", "r2"),
-            env=variables(server),
-            stdin=asyncio.subprocess.PIPE,
-        ) as process,
-    ):
-        assert process.stdin is not None
-        process.stdin.write(b"half")
-        async for event in reader:
-            if isinstance(event, Delta):
-                break
+    async with half_written(server) as (process, reader):
         await reader.cancel("enough")
         assert await process.wait() == Exit.FAILED
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -16,7 +16,7 @@ from tests.cluster.test_fresh_topics import later
 from tests.cluster.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import AsyncGenerator, Generator
 
     from pubsub_server.backplane import Entry
     from pubsub_server.backplanes.redis.backplane import RedisBackplane
@@ -71,6 +71,19 @@ class SlowLog:
         return found
 
 
+@asynccontextmanager
+async def audience(store: Store) -> AsyncGenerator[tuple[RunningServer, Socket, Socket, Socket]]:
+    """Two nodes: yield one of them, two readers that are connected to it, and a publisher."""
+    async with (
+        asyncio.timeout(BOUND),
+        nodes(store) as (node, other),
+        peer(node, node.token("alice")) as first,
+        peer(node, node.token("bob")) as second,
+        peer(other, other.token("carol")) as publisher,
+    ):
+        yield node, first, second, publisher
+
+
 async def publish(publisher: Socket, data: int) -> int:
     """Publish, and return the position."""
     message = {"topic": TOPIC, "type": "token", "data": data}
@@ -82,13 +95,7 @@ async def publish(publisher: Socket, data: int) -> int:
 async def test_a_subscriber_whose_log_was_read_before_that_of_another_lacks_nothing(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with (
-        asyncio.timeout(BOUND),
-        nodes(store) as (node, other),
-        peer(node, node.token("alice")) as early,
-        peer(node, node.token("bob")) as late,
-        peer(other, other.token("carol")) as publisher,
-    ):
+    async with audience(store) as (node, early, late, publisher):
         first = await publish(publisher, 1)
         slow = SlowRead(node, monkeypatch)
         slow.may_read.set()
@@ -110,13 +117,7 @@ async def test_a_subscriber_whose_log_was_read_before_that_of_another_lacks_noth
 async def test_a_message_during_the_opening_of_a_topic_reaches_pattern_subscribers(
     store: Store, monkeypatch: pytest.MonkeyPatch, *, known: bool
 ) -> None:
-    async with (
-        asyncio.timeout(BOUND),
-        nodes(store) as (node, other),
-        peer(node, node.token("alice")) as named,
-        peer(node, node.token("bob")) as matching,
-        peer(other, other.token("carol")) as publisher,
-    ):
+    async with audience(store) as (node, named, matching, publisher):
         before = [await publish(publisher, 1)] if known else []
         await matching.subscribe("demo.*")
         slow = SlowRead(node, monkeypatch)
@@ -196,13 +197,7 @@ async def test_messages_found_in_a_log_reach_only_subscribers_without_a_replay_o
 async def test_what_a_node_finds_in_a_log_during_a_replay_comes_once(
     store: Store, monkeypatch: pytest.MonkeyPatch, pattern: str, history: int, *, early: bool
 ) -> None:
-    async with (
-        asyncio.timeout(BOUND),
-        nodes(store) as (node, other),
-        peer(node, node.token("alice")) as there,
-        peer(node, node.token("bob")) as coming,
-        peer(other, other.token("carol")) as publisher,
-    ):
+    async with audience(store) as (node, there, coming, publisher):
         await there.subscribe("demo.*")
         with receiving_nothing(node) as gone:
             missed = [await publish(publisher, 1)]
@@ -237,13 +232,7 @@ async def test_what_a_node_finds_in_a_log_during_a_replay_comes_once(
 async def test_messages_found_in_a_log_do_not_reach_subscribers_that_resume_behind_them(
     store: Store, monkeypatch: pytest.MonkeyPatch, pattern: str, *, early: bool
 ) -> None:
-    async with (
-        asyncio.timeout(BOUND),
-        nodes(store) as (node, other),
-        peer(node, node.token("alice")) as there,
-        peer(node, node.token("bob")) as coming,
-        peer(other, other.token("carol")) as publisher,
-    ):
+    async with audience(store) as (node, there, coming, publisher):
         await there.subscribe("demo.*")
         with receiving_nothing(node) as gone:
             missed = [await publish(publisher, number) for number in (1, 2, 3)]
@@ -273,13 +262,7 @@ async def test_messages_found_in_a_log_do_not_reach_subscribers_that_resume_behi
 async def test_late_messages_of_a_lost_log_do_not_reach_subscribers_that_have_them(
     store: Store, pattern: str
 ) -> None:
-    async with (
-        asyncio.timeout(BOUND),
-        nodes(store) as (node, other),
-        peer(node, node.token("alice")) as there,
-        peer(node, node.token("bob")) as coming,
-        peer(other, other.token("carol")) as publisher,
-    ):
+    async with audience(store) as (node, there, coming, publisher):
         await there.subscribe("demo.*")
         first = await publish(publisher, 0)
         assert await received(there, first) == [first]
@@ -302,13 +285,7 @@ async def test_late_messages_of_a_lost_log_do_not_reach_subscribers_that_have_th
 async def test_late_messages_that_arrive_during_a_replay_that_finds_a_loss_come_once(
     store: Store, monkeypatch: pytest.MonkeyPatch, known: int
 ) -> None:
-    async with (
-        asyncio.timeout(BOUND),
-        nodes(store) as (node, other),
-        peer(node, node.token("alice")) as there,
-        peer(node, node.token("bob")) as coming,
-        peer(other, other.token("carol")) as publisher,
-    ):
+    async with audience(store) as (node, there, coming, publisher):
         await there.subscribe(TOPIC)
         first = await publish(publisher, 0)
         assert await received(there, first) == [first]
@@ -336,13 +313,7 @@ async def test_late_messages_that_arrive_during_a_replay_that_finds_a_loss_come_
 async def test_messages_of_a_lost_log_that_wait_do_not_reach_subscribers_that_have_them(
     store: Store, pattern: str
 ) -> None:
-    async with (
-        asyncio.timeout(BOUND),
-        nodes(store) as (node, other),
-        peer(node, node.token("alice")) as there,
-        peer(node, node.token("bob")) as coming,
-        peer(other, other.token("carol")) as publisher,
-    ):
+    async with audience(store) as (node, there, coming, publisher):
         await there.subscribe("demo.*")
         backplane: Any = cast("RedisBackplane", node.hub.core.backplane)
         await until(lambda: len(backplane._catching_up._unbroken), SHARDS)
@@ -365,13 +336,7 @@ async def test_messages_of_a_lost_log_that_wait_do_not_reach_subscribers_that_ha
 async def test_a_replay_to_one_hides_nothing_that_a_partitioned_node_owes_to_patterns(
     store: Store, *, noticed: bool
 ) -> None:
-    async with (
-        asyncio.timeout(BOUND),
-        nodes(store) as (node, other),
-        peer(node, node.token("alice")) as matching,
-        peer(node, node.token("bob")) as named,
-        peer(other, other.token("carol")) as publisher,
-    ):
+    async with audience(store) as (node, matching, named, publisher):
         await matching.subscribe("demo.*")
         backplane: Any = cast("RedisBackplane", node.hub.core.backplane)
         # The node knows the time up to which it has delivered everything.
@@ -392,13 +357,7 @@ async def test_a_replay_to_one_hides_nothing_that_a_partitioned_node_owes_to_pat
 async def test_a_sweep_finds_what_patterns_lack_of_a_topic_that_is_being_opened(
     store: Store, monkeypatch: pytest.MonkeyPatch, *, opened: bool
 ) -> None:
-    async with (
-        asyncio.timeout(BOUND),
-        nodes(store) as (node, other),
-        peer(node, node.token("alice")) as matching,
-        peer(node, node.token("bob")) as named,
-        peer(other, other.token("carol")) as publisher,
-    ):
+    async with audience(store) as (node, matching, named, publisher):
         await matching.subscribe("demo.*")
         with receiving_nothing(node) as gone:
             missed = [await publish(publisher, 1), await publish(publisher, 2)]
@@ -424,13 +383,7 @@ async def test_a_sweep_finds_what_patterns_lack_of_a_topic_that_is_being_opened(
 async def test_a_topic_that_is_opened_and_discovered_at_once_loses_nothing_behind_a_replay(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with (
-        asyncio.timeout(BOUND),
-        nodes(store) as (node, other),
-        peer(node, node.token("alice")) as named,
-        peer(node, node.token("bob")) as matching,
-        peer(other, other.token("carol")) as publisher,
-    ):
+    async with audience(store) as (node, named, matching, publisher):
         first = await publish(publisher, 1)
         backplane: Any = cast("RedisBackplane", node.hub.core.backplane)
         await until(lambda: len(backplane._catching_up._unbroken), SHARDS)
@@ -509,13 +462,7 @@ async def test_the_time_of_an_answer_is_that_of_the_slowest_clock(
 async def test_a_subscriber_receives_nothing_that_was_published_before_it_connected(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with (
-        asyncio.timeout(BOUND),
-        nodes(store) as (node, other),
-        peer(node, node.token("alice")) as there,
-        peer(node, node.token("bob")) as coming,
-        peer(other, other.token("carol")) as publisher,
-    ):
+    async with audience(store) as (node, there, coming, publisher):
         await there.subscribe(TOPIC)
         seqs = [await publish(publisher, 1)]
         assert await received(there, seqs[0]) == seqs
@@ -558,13 +505,7 @@ async def test_an_older_subscription_of_a_connection_gets_what_a_newer_one_has_f
 async def test_the_loss_of_a_delivered_numbering_is_reported_to_subscribers_of_the_one_before(
     store: Store, pattern: str
 ) -> None:
-    async with (
-        asyncio.timeout(BOUND),
-        nodes(store) as (node, other),
-        peer(node, node.token("alice")) as reader,
-        peer(node, node.token("bob")) as late,
-        peer(other, other.token("carol")) as publisher,
-    ):
+    async with audience(store) as (_, reader, late, publisher):
         await reader.subscribe(pattern)
         known = await publish(publisher, 1)
         await store.command("FLUSHALL")
@@ -579,13 +520,7 @@ async def test_the_loss_of_a_delivered_numbering_is_reported_to_subscribers_of_t
 async def test_what_was_delivered_and_is_lost_with_the_log_is_counted_as_missing(
     store: Store, pattern: str
 ) -> None:
-    async with (
-        asyncio.timeout(BOUND),
-        nodes(store) as (node, other),
-        peer(node, node.token("alice")) as reader,
-        peer(node, node.token("bob")) as late,
-        peer(other, other.token("carol")) as publisher,
-    ):
+    async with audience(store) as (_, reader, late, publisher):
         await reader.subscribe(pattern)
         known = await publish(publisher, 1)
         await publish(publisher, 2)

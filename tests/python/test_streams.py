@@ -59,7 +59,14 @@ from hanzoai.pubsub.streams.blocking import driven
 from hanzoai.pubsub.testing import MemoryServer, VirtualClock
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator
+    from collections.abc import (
+        AsyncGenerator,
+        AsyncIterator,
+        Awaitable,
+        Callable,
+        Coroutine,
+        Generator,
+    )
 
     from hanzoai.pubsub.testing.threaded import ThreadedServer
 
@@ -986,6 +993,20 @@ async def test_a_task_that_is_cancelled_while_a_cancelled_model_closes_ends_as_c
     assert writing.cancelled()
 
 
+async def assert_left(
+    server: MemoryServer, writer: StreamWriter, write: Coroutine[Any, Any, None]
+) -> None:
+    """Cancel a writer while the server refuses everything: its subscription ends all the same."""
+    with server.refusing():
+        writing = asyncio.ensure_future(write)
+        await clock_of(server).settle()
+        writing.cancel()
+        await asyncio.wait({writing}, timeout=30)
+        assert writing.cancelled()
+    assert writer._subscription is not None
+    assert not writer._subscription.active
+
+
 async def test_an_interrupted_writer_leaves_the_topic_without_a_server(
     pubsub_memory: MemoryServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -996,14 +1017,7 @@ async def test_an_interrupted_writer_leaves_the_topic_without_a_server(
         async with writer:
             await asyncio.Event().wait()
 
-    with pubsub_memory.refusing():
-        writing = asyncio.ensure_future(write())
-        await clock_of(pubsub_memory).settle()
-        writing.cancel()
-        await asyncio.wait({writing}, timeout=30)
-        assert writing.cancelled()
-    assert writer._subscription is not None
-    assert not writer._subscription.active
+    await assert_left(pubsub_memory, writer, write())
 
 
 async def test_a_block_that_is_cancelled_at_its_end_leaves_the_topic(
@@ -1015,14 +1029,7 @@ async def test_a_block_that_is_cancelled_at_its_end_leaves_the_topic(
         async with writer:
             await writer.write("half")
 
-    with pubsub_memory.refusing():
-        writing = asyncio.ensure_future(write())
-        await clock_of(pubsub_memory).settle()
-        writing.cancel()
-        await asyncio.wait({writing}, timeout=30)
-        assert writing.cancelled()
-    assert writer._subscription is not None
-    assert not writer._subscription.active
+    await assert_left(pubsub_memory, writer, write())
 
 
 async def test_a_stream_that_is_cancelled_before_it_is_open_ends_when_it_opens(
