@@ -501,7 +501,7 @@ class Lane:
             _reject(group, detail)
 
     def _explain(self, reason: Exception) -> str:
-        """Log the reason, and return what the publishers are told."""
+        """Log the reason, and return the detail for the publishers."""
         line, detail = _reason(reason)
         self._refusing = True
         self._log.refused(self, line)
