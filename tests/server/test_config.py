@@ -184,9 +184,9 @@ def test_lists_take_commas_and_objects_take_json() -> None:
         ("auth_deadline", "1x", "expected milliseconds, for example 1500, or with a unit: 500ms"),
         pytest.param("auth_deadline", "9" * 400 + "s", "expected milliseconds", id="endless"),
         pytest.param("history_max_age", "9" * 400 + "h", "expected seconds", id="endless age"),
-        ("redis_prefix", "two words", "pattern"),
-        ("redis_prefix", "x" * 65, "pattern"),
-        ("audit_kafka_topic", "{audit}", "pattern"),
+        ("redis_prefix", "two words", "letters, digits, _"),
+        ("redis_prefix", "x" * 65, "letters, digits, _"),
+        ("audit_kafka_topic", "{audit}", "letters, digits, _"),
         ("max_payload", "10MB", "expected bytes, for example 65536, or with a unit: 64KiB, 10MiB"),
         ("iam_url", "hanzo.id", "https://"),
         ("jwt_claims", '{"organisation": "owner"}', "orgs"),
@@ -434,7 +434,9 @@ def test_a_likely_mistake_is_a_warning(given: dict[str, object], expected: str) 
     assert expected in line
 
 
-@pytest.mark.parametrize("name", ["rules", "tls_cert", "api_keys_file", "audit_file"])
+@pytest.mark.parametrize(
+    "name", ["rules", "tls_cert", "api_keys_file", "audit_file", "listener_identities"]
+)
 def test_an_empty_path_is_named_as_such(name: str, tmp_path: Path) -> None:
     file = tmp_path / "server.yaml"
     file.write_text(f'{name}: ""\n', encoding="utf-8")
@@ -445,6 +447,33 @@ def test_an_empty_path_is_named_as_such(name: str, tmp_path: Path) -> None:
     with pytest.raises(SettingsError) as of_flag:
         load({name: ""})
     assert str(of_flag.value) == f"{name} (flag --{name.replace('_', '-')}): {empty}"
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("jwt_audience", "is empty; name an audience, or leave the setting out to accept any"),
+        ("jwt_issuer", "must not be empty"),
+    ],
+)
+def test_an_empty_variable_does_not_turn_off_a_check_of_tokens(name: str, expected: str) -> None:
+    with pytest.raises(SettingsError, match=expected):
+        load({name: ""})
+
+
+def test_a_name_with_another_format_is_described_in_words() -> None:
+    with pytest.raises(SettingsError) as caught:
+        load({"redis_prefix": "a b"})
+    assert str(caught.value) == (
+        'redis_prefix (flag --redis-prefix): got "a b"; has another format; expected 1 to 64'
+        " letters, digits, _ and -"
+    )
+
+
+def test_the_path_of_a_file_is_shown_without_a_password() -> None:
+    with pytest.raises(SettingsError) as caught:
+        load({"listener_identities": "redis://user:hush@host"})
+    assert "hush" not in str(caught.value)
 
 
 def test_a_usual_configuration_causes_no_warning() -> None:

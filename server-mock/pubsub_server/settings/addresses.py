@@ -58,7 +58,7 @@ def parse_node_address(text: str) -> Address:
     """
     address = None if text.startswith("unix:") else _parsed(text)
     if address is None:
-        raise ValueError(f"{text} is not a port or HOST:PORT")
+        raise ValueError(f"{text or 'an empty text'} is not a port or HOST:PORT")
     return address
 
 

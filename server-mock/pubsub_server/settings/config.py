@@ -21,6 +21,7 @@ from pydantic import (
 
 from pubsub_server.settings.entries import HistoryClass, ListenerIdentity, Webhook
 from pubsub_server.settings.formats import (
+    Audiences,
     Brokers,
     Claims,
     Host,
@@ -317,11 +318,13 @@ class Settings(BaseModel):
         default=None,
         description="URL of the JWKS of IAM. Default: `iam_url` with `/.well-known/jwks.json`.",
     )
-    jwt_audience: Items = Field(
+    jwt_audience: Audiences = Field(
         default=(), description="Accepted values of the `aud` claim. Empty accepts any audience."
     )
     jwt_issuer: str | None = Field(
-        default=None, description="Required value of the `iss` claim. Default: accept any issuer."
+        default=None,
+        min_length=1,
+        description="Required value of the `iss` claim. Default: accept any issuer.",
     )
     jwt_claims: Claims = Field(
         default_factory=dict,

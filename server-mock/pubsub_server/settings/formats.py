@@ -50,6 +50,13 @@ def _port_as_text(value: object) -> object:
     return str(value) if isinstance(value, int) else value
 
 
+def _audiences(value: object) -> object:
+    """An empty text is more likely an empty variable than the wish to accept any audience."""
+    if isinstance(value, str) and not value.strip(", "):
+        raise ValueError("is empty; name an audience, or leave the setting out to accept any")
+    return value
+
+
 def _node_addresses(addresses: tuple[str, ...]) -> tuple[str, ...]:
     for each in addresses:
         if not parse_node_address(each).port:
@@ -148,6 +155,8 @@ SignedTopics = Annotated[Items, AfterValidator(_signed_topics)]
 """A list of `OWNER:ID`."""
 SocketUrl = Annotated[str | None, AfterValidator(_parsed(_socket))]
 HttpUrl = Annotated[str | None, AfterValidator(_parsed(_http))]
+Audiences = Annotated[Items, BeforeValidator(_audiences)]
+"""Audiences of tokens; none by an empty text."""
 Brokers = Annotated[Items, AfterValidator(_brokers)]
 """Kafka brokers, each as `host:port`."""
 Networks = Annotated[Items, AfterValidator(_networks)]

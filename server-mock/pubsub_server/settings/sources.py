@@ -171,7 +171,7 @@ def examine(
         try:
             values[name] = _structured(name, item)
         except ValueError as error:
-            problems.append(f"{name} ({item.source}): {error}")
+            problems.append(f"{name} ({item.source}): {_masked(str(error))}")
     try:
         settings = Settings.model_validate(values)
     except ValidationError as error:
@@ -273,7 +273,7 @@ def _structured(name: str, item: _Given) -> object:
     annotation = Settings.model_fields[name].annotation
     if isinstance(value, bool) and annotation is not bool:
         raise ValueError(f"is {str(value).lower()}; expected {_kind(name)}")
-    if value == "" and _is_path(name):
+    if value == "" and (_is_path(name) or name == "listener_identities"):
         raise ValueError("is empty; give the path of a file, or leave the setting out")
     if not isinstance(value, str) or name not in _OBJECTS:
         return value
@@ -325,6 +325,7 @@ _REASONS: Mapping[str, str] = {
     "missing": "is missing",
     "string_type": "must be text; put it in quotes",
     "path_type": "must be text; put it in quotes",
+    "string_pattern_mismatch": "has another format",
     "list_type": "must be a list",
     "tuple_type": "must be a list",
     "frozen_set_type": "must be a list",
@@ -338,6 +339,8 @@ _REASONS: Mapping[str, str] = {
 def _reason(detail: ErrorDetails) -> str:
     if found := _REASONS.get(detail["type"]):
         return found
+    if detail["type"] == "string_too_short" and detail["input"] == "":
+        return "must not be empty"
     if detail["type"] == "too_short":
         bounds = detail.get("ctx", {})
         least, given = bounds["min_length"], bounds["actual_length"]
@@ -364,6 +367,8 @@ def _kind(name: str) -> str:
         "signed_upstream_topics": "OWNER:ID, several with commas",
         "sp_pub": "tcp://HOST:PORT, ipc://PATH or abstract://NAME",
         "redis_url": "a URL like redis://host:6379",
+        "redis_prefix": "1 to 64 letters, digits, _ and -",
+        "audit_kafka_topic": "1 to 249 letters, digits, _, - and .",
         "mesh_listen": "a port or HOST:PORT",
         "mesh_advertise": "HOST:PORT",
         "mesh_peer": "HOST:PORT, several with commas",
