@@ -32,6 +32,9 @@ SLOW = 1.0
 """A test that takes at least this number of seconds is slow."""
 
 DURATIONS = ROOT / "tests" / "durations.json"
+MEASURED = ("pytest", "spark-cluster", "spark", "fuzz")
+"""Suites of pytest whose durations are stored; `newest` runs tests of the first again."""
+
 AT_ONCE = CORES
 """Number of suites that run concurrently. More of them end only a little earlier, and slow each
 other down so much that tests exceed their bounds."""
@@ -366,16 +369,35 @@ def repeat(groups: Sequence[str], times: int, selection: Sequence[str]) -> int:
 
 
 def write_durations(ended: Sequence[Running]) -> None:
-    """Store the tests that take a second or more, so that they start first."""
-    seconds = {
-        name: round(took, 1)
+    """Store the tests that take a second or more, so that they start first.
+
+    Tests of files that did not run keep their entries, unless the file is gone. After a failure,
+    nothing is stored: the tests behind it may not have run.
+    """
+    if any(running.outcome.broken for running in ended):
+        say(f"tests: after a failure, {DURATIONS.name} stays as it is")
+        return
+    measured = {
+        name: took
         for running in ended
-        if running.suite.name == "pytest"
+        if running.suite.name in MEASURED
         for name, took in running.outcome.seconds.items()
-        if took >= SLOW
     }
+    files = {_file(name) for name in measured}
+    before: dict[str, float] = json.loads(DURATIONS.read_text(encoding="utf-8"))
+    seconds = {
+        name: took
+        for name, took in before.items()
+        if _file(name) not in files and (ROOT / _file(name)).exists()
+    }
+    seconds |= {name: round(took, 1) for name, took in measured.items() if took >= SLOW}
     DURATIONS.write_text(f"{json.dumps(seconds, indent=1, sort_keys=True)}\n", encoding="utf-8")
-    say(f"tests: {len(seconds)} of them take {SLOW:.0f} s or more ({DURATIONS.relative_to(ROOT)})")
+    say(f"tests: {len(seconds)} of them take {SLOW:.0f} s or more ({DURATIONS.name})")
+
+
+def _file(name: str) -> str:
+    """Return the file of a test."""
+    return name.partition("::")[0]
 
 
 def new_seed() -> int:

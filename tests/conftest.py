@@ -38,6 +38,9 @@ os.environ.setdefault("HANZO_PUBSUB_SPEED", "off")
 PRESSING = 5.0
 """The tests of a file that takes at least this number of seconds are distributed one by one."""
 
+USUAL = 0.05
+"""Seconds assumed for a test that is not among the slow ones, because it is fast or new."""
+
 COSTLY = (("tests/conformance", r"\bpeers: "),)
 """Folders with slow fixtures, and the text by which a file shows that it uses them."""
 
@@ -79,7 +82,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         groups[group_of(item.nodeid)].append(item)
 
     def seconds(group: list[pytest.Item]) -> float:
-        return sum(durations().get(item.nodeid, 0.0) for item in group)
+        return sum(durations().get(item.nodeid, USUAL) for item in group)
 
     ordered = sorted(groups.values(), key=seconds, reverse=True)
     items[:] = [item for group in ordered for item in group]

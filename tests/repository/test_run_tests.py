@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from scripts.run_tests import Suite, load, report, run, suites
+from scripts import run_tests
+from scripts.run_tests import Running, Suite, load, report, run, suites, write_durations
 from tests.slow_tests import DURATIONS, MISSING, missing
 
 ROOT = Path(__file__).parent.parent.parent
@@ -110,6 +111,46 @@ def test_a_name_that_its_file_does_not_have_is_missing() -> None:
 
 def test_the_slow_tests_exist(pytestconfig: pytest.Config) -> None:
     assert pytestconfig.stash[MISSING] == [], f"remove them from {DURATIONS}"
+
+
+def measured(folder: Path, seconds: dict[str, float], status: int = 0) -> list[Running]:
+    """Return the results of a suite of pytest with these durations."""
+    lines = [
+        json.dumps({"test": name, "seconds": took, "outcome": "passed"})
+        for name, took in seconds.items()
+    ]
+    text = "".join(f"{line}\n" for line in lines)
+    code = (
+        "import os, pathlib, sys\n"
+        f"pathlib.Path(os.environ['HANZO_PUBSUB_TEST_REPORT']).write_text({text!r})\n"
+        f"sys.exit({status})"
+    )
+    return run([Suite("pytest", (sys.executable, "-c", code))], folder, SEED)
+
+
+def test_durations_of_files_that_ran_are_replaced_and_those_of_deleted_files_are_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = "tests/repository/test_run_tests.py"
+    other = "tests/repository/test_setup.py"
+    file = tmp_path / "durations.json"
+    kept = {f"{here}::old": 3.0, f"{other}::kept": 2.0, "tests/deleted.py::gone": 9.0}
+    file.write_text(json.dumps(kept), encoding="utf-8")
+    monkeypatch.setattr(run_tests, "DURATIONS", file)
+    seconds = {f"{here}::slow": 1.234, f"{here}::fast": 0.4}
+    write_durations(measured(tmp_path, seconds))
+    assert json.loads(file.read_text("utf-8")) == {f"{here}::slow": 1.2, f"{other}::kept": 2.0}
+
+
+def test_a_run_with_a_failure_leaves_the_durations_as_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "durations.json"
+    file.write_text('{"a.py::x": 1.0}', encoding="utf-8")
+    monkeypatch.setattr(run_tests, "DURATIONS", file)
+    write_durations(measured(tmp_path, {"a.py::y": 2.0}, status=1))
+    assert file.read_text(encoding="utf-8") == '{"a.py::x": 1.0}'
+    assert "after a failure, durations.json stays as it is" in capsys.readouterr().out
 
 
 def test_every_folder_of_tests_belongs_to_a_group() -> None:
