@@ -78,8 +78,11 @@ export class SseTransport implements Transport {
   private _outgoing: ClientFrame[] = [];
   private _greeting: { readonly frame: AuthOkFrame; readonly at: number } | undefined;
   private _authenticating: AbortController | undefined;
+  /** The last request, until it is answered. */
   private _opening: AbortController | undefined;
   private _reading: AbortController | undefined;
+  /** The last request followed one without an answer, which may reach the server after it. */
+  private _overtakes = false;
 
   /**
    * @param _options `httpUrl`, `openTimeout`, `maxFrame`, `overlap` and the options of `Rest`.
@@ -147,7 +150,7 @@ export class SseTransport implements Transport {
     if (!this._subscriptions.empty) return;
     this._opening?.abort();
     this._reading?.abort();
-    this._opening = this._reading = undefined;
+    this._reading = undefined;
   }
 
   private async _authenticate({ token, ref, client_id }: AuthFrame): Promise<void> {
@@ -188,7 +191,7 @@ export class SseTransport implements Transport {
     this._rest.features = new Set(frame.features);
     this._greeting = plain ? undefined : { frame, at: this.lastReceived };
     this._put(frame);
-    if (again && (this._reading || this._opening)) this._reopen();
+    if (again && !this._subscriptions.empty) this._reopen();
   }
 
   /**
@@ -220,6 +223,7 @@ export class SseTransport implements Transport {
   // ---------------------------------------------------------------- the stream
 
   private _reopen(): void {
+    this._overtakes = !!this._opening;
     this._opening = this._begin(this._opening);
     void this._run(this._opening);
   }
@@ -295,7 +299,7 @@ export class SseTransport implements Transport {
       for (const frame of this._subscriptions.denied(error)) this._put(frame);
     } else {
       const reason =
-        status === 200
+        DEVELOPMENT && status === 200
           ? "The server's answer is not an event stream."
           : `The server answered HTTP ${status}: ${error.message}`;
       this._end(reason, error.retryAfter, CLOSE_CODES[status]);
@@ -321,8 +325,9 @@ export class SseTransport implements Transport {
             this._put(translated);
         // The stream ends, and another one may be about to replace it. An event stream has no
         // `auth.error`: the server also reports the end of the token as `error`.
-        else if (!this._isSuperseded(abort))
-          this._put(actionOf(read) === 'reauth' ? { ...read, type: 'auth.error' } : read);
+        else if (this._isSuperseded(abort)) continue;
+        else if (read.code === 'replaced' && this._overtakes) this._reopen();
+        else this._put(actionOf(read) === 'reauth' ? { ...read, type: 'auth.error' } : read);
       }
     }
     return parser.retry;

@@ -72,6 +72,57 @@ test('a request that ignores its signal does not end the stream that replaced it
   transport.close();
 });
 
+test('a request that reaches the server after its successor is not reported', async () => {
+  for (const left of [false, true]) {
+    const clock = new VirtualClock();
+    const bodies: string[] = [];
+    const streams: ReadableStreamDefaultController[] = [];
+    const options = readOptions({
+      url: 'http://127.0.0.1:1',
+      token: 'x',
+      fetch: async (url, init) => {
+        if (String(url).includes('/v1/session'))
+          return Response.json({ client_id: 'c', version: 1 });
+        bodies.push(String(init?.body));
+        if (bodies.length === 1) return new Promise(() => {});
+        const body = new ReadableStream({ start: (stream) => void streams.push(stream) });
+        return new Response(body, { headers: { 'Content-Type': 'text/event-stream' } });
+      },
+    });
+    const transport = new SseTransport(options, clock, () => 0);
+    const came: unknown[] = [];
+    const ends: unknown[] = [];
+    transport.open({
+      opened() {},
+      frame: (read) => came.push(read),
+      ended: (end) => ends.push(end),
+    });
+    transport.send([{ type: 'auth', token: 'x', version: 1 }]);
+    await clock.advance(1);
+    transport.send([{ type: 'subscribe', topics: ['a'], ref: '1' }]);
+    await clock.advance(1);
+    if (left) transport.send([{ type: 'unsubscribe', topics: ['a'] }]);
+    await clock.advance(1);
+    transport.send([{ type: 'subscribe', topics: ['a', 'b'], ref: '2' }]);
+    await clock.advance(1);
+    came.length = 0;
+    const replace = async (): Promise<void> => {
+      const event = 'event: error\ndata: {"code":"replaced","message":"by another one"}\n\n';
+      streams.at(-1)?.enqueue(new TextEncoder().encode(event));
+      streams.at(-1)?.close();
+      await clock.advance(1);
+    };
+    await replace();
+    assert.deepEqual([came, ends, bodies.length], [[], [], 3]);
+    assert.equal(bodies[2], bodies[1]);
+    // This one is by another client.
+    await replace();
+    assert.deepEqual(came, [{ type: 'error', code: 'replaced', message: 'by another one' }]);
+    assert.equal(ends.length, 1);
+    transport.close();
+  }
+});
+
 test('an error does not quote the token that a gateway echoes', async () => {
   const clock = new VirtualClock();
   const options = readOptions({

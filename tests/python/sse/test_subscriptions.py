@@ -3,9 +3,11 @@ from __future__ import annotations
 import asyncio
 
 import httpx
+import pytest
 
 from hanzoai.pubsub.generated.wire import (
     AuthOkFrame,
+    ErrorFrame,
     Limits,
     MessageFrame,
     PresenceSnapshotFrame,
@@ -86,6 +88,33 @@ async def test_an_opening_that_is_overtaken_is_given_up(client: Client, peer: Pe
     stream.write(message(1))
     await client.next()
     assert peer.streams.empty()
+
+
+@pytest.mark.parametrize("left", [False, True])
+async def test_a_request_that_reaches_the_server_after_its_successor_is_not_reported(
+    client: Client, peer: Peer, left: bool
+) -> None:
+    await client.authenticate()
+    peer.gate = asyncio.Event()
+    client.send(SubscribeFrame(topics=["a"], ref="s1"))
+    await until(lambda: len(peer.requests) >= 2)
+    if left:
+        client.send(UnsubscribeFrame(topics=["a"]))
+        await asyncio.sleep(0)
+    client.send(SubscribeFrame(topics=["a", "b"], ref="s2"))
+    await until(lambda: len(peer.requests) >= 3)
+    peer.gate.set()
+    replaced = event("error", {"code": "replaced", "message": "another connection replaced it"})
+    for number in (1, 2):
+        stream = await peer.streams.get()
+        assert [one["ref"] for one in stream.body["subscriptions"]] == ["s2"]
+        stream.write(message(number, "a", seq=number), replaced)
+        stream.end()
+    # The second one is by another client.
+    *messages, error = await client.next(3)
+    assert numbers(messages) == [1, 2]
+    assert isinstance(error, ErrorFrame)
+    assert error.code == "replaced"
 
 
 async def test_unsubscribing_from_all_ends_the_stream(client: Client, peer: Peer) -> None:

@@ -123,6 +123,8 @@ class SseTransport:
         self._authenticating: asyncio.Task[None] | None = None
         self._opening: asyncio.Task[None] | None = None
         self._reading: asyncio.Task[None] | None = None
+        self._overtakes = False
+        """The last request followed one without an answer, which may reach the server after it."""
         self.last_received: float = clock.now()
 
     # ------------------------------------------------------------ the transport
@@ -217,7 +219,7 @@ class SseTransport:
         if self._subscriptions.empty:
             self._cancel(self._opening)
             self._cancel(self._reading)
-            self._opening = self._reading = None
+            self._reading = None
 
     async def _authenticate(self, frame: AuthFrame) -> None:
         again = self._token is not None
@@ -259,7 +261,7 @@ class SseTransport:
             )
             self._greeted_at = self._clock.now()
             self._put(self._greeting)
-        if again and (self._reading is not None or self._opening is not None):
+        if again and not self._subscriptions.empty:
             self._reopen()
 
     async def _has_streams(self) -> bool:
@@ -289,6 +291,7 @@ class SseTransport:
     # ------------------------------------------------------------ the stream
 
     def _reopen(self) -> None:
+        self._overtakes = self._opening is not None
         self._cancel(self._opening)
         self._opening = self._start(self._run())
 
@@ -341,7 +344,11 @@ class SseTransport:
             if isinstance(frame, ErrorFrame):
                 # The stream ends, and another one may be about to replace it. An event stream has
                 # no `auth.error`: the server also reports the end of the token as `error`.
-                if not self._superseded():
+                if self._superseded():
+                    continue
+                if frame.code == "replaced" and self._overtakes:
+                    self._reopen()
+                else:
                     self._put(auth_error(frame) if action_of(frame.code) == "reauth" else frame)
                 continue
             for translated in subscriptions.translate(frame, generation):
