@@ -33,8 +33,8 @@ const LAYERS = [
   ['soc'],
   ['values', 'topics', 'users', 'runtime/waiting'],
   ['log_text'],
-  ['compact', 'errors', 'gap', 'clock', 'version', 'payload_bytes'],
-  ['error_text', 'prerendering'],
+  ['errors', 'gap', 'clock', 'version', 'payload_bytes'],
+  ['compact', 'error_text', 'prerendering'],
   ['generated'],
   ['build'],
 ];
