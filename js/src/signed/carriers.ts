@@ -26,6 +26,12 @@ const UNSENT_MAX = 1_048_576;
 /** Milliseconds until `publish` looks again at the unsent bytes, as sockets do not report them. */
 const UNSENT_POLL = 20;
 
+/** The `error` event of a WebSocket: in Node, with the reason. */
+interface Failure {
+  readonly message?: string | undefined;
+  readonly error?: unknown;
+}
+
 /** The interface of a client for a carrier. */
 export type Client = Pick<PubSub, 'subscribe' | 'publish'>;
 
@@ -186,24 +192,21 @@ export class SocketCarrier implements Carrier {
         reject(new OperationTimeout('The signed topic did not open in time.'));
         socket.close();
       }, OPEN_TIMEOUT);
+      const fail = (message?: string, cause?: unknown): void => {
+        clearTimeout(timer);
+        reject(this._socket === socket ? unopened(message, cause) : closed());
+      };
       socket.addEventListener('open', () => {
         clearTimeout(timer);
         resolve();
       });
-      // A close event with more details follows.
-      socket.addEventListener('error', () => {});
+      // `ws` gives the reason; browsers hide it. Node 22 fires no `close` event for a socket that
+      // has not opened.
+      socket.addEventListener('error', ({ message, error }: Failure) => fail(message, error));
       socket.addEventListener('close', ({ code, reason }: { code: number; reason: string }) => {
-        clearTimeout(timer);
         // The socket of an earlier connection may close late.
         if (this._socket === socket) this._end(lost(`${code} ${reason}`.trim()));
-        reject(
-          this._socket === socket
-            ? new ConnectionFailed('The signed topic cannot be opened.', {
-                remedy:
-                  "Check that the server and its broker run. Then check owner, id, topic, the server's rules and `signed_peers`.",
-              })
-            : closed(),
-        );
+        fail();
       });
     });
   }
@@ -282,6 +285,15 @@ export class SocketCarrier implements Carrier {
 
 function closed(): Error {
   return new ClosedError('The signed topic is not open.', { remedy: 'Call `connect` first.' });
+}
+
+function unopened(message: string | undefined, cause: unknown): Error {
+  const reason = message ? `: ${message.replace(/\.$/, '')}` : '';
+  return new ConnectionFailed(`The signed topic cannot be opened${reason}.`, {
+    remedy:
+      "Check that the server and its broker run. Then check owner, id, topic, the server's rules and `signed_peers`.",
+    cause,
+  });
 }
 
 function lost(why: string): Error {

@@ -2,9 +2,11 @@
 
 /** `SignedTopic`: publishes signed messages, and yields verified ones. */
 
+import { DEVELOPMENT } from '../build.js';
 import type { PubSub } from '../client.js';
 import { InvalidOption, UsageError } from '../errors.js';
 import { bytesOf } from '../payload_bytes.js';
+import { checkNames } from '../settings/checks.js';
 import type { WebSocketConstructor } from '../settings/options.js';
 import {
   digest,
@@ -58,6 +60,11 @@ export interface SignedTopicOptions {
   readonly WebSocket?: WebSocketConstructor | undefined;
 }
 
+/** Names of the options. */
+const NAMES: readonly (keyof SignedTopicOptions)[] = [
+  ...(['url', 'client', 'id', 'key', 'signer', 'owner', 'topic', 'peer', 'WebSocket'] as const),
+];
+
 /** Signs a payload under an id, and returns the frame. */
 type Sign = (id: Uint8Array, data: Uint8Array) => Uint8Array | Promise<Uint8Array>;
 
@@ -88,6 +95,7 @@ export class SignedTopic implements AsyncIterable<SignedMessage>, AsyncDisposabl
    * @throws InvalidPayload The key is not one of secp256k1.
    */
   constructor(options: SignedTopicOptions) {
+    if (DEVELOPMENT) checkNames('options', options, NAMES);
     const { url, client, key, signer, peer } = options;
     if ((url === undefined) === (client === undefined))
       throw wrong('url', 'Pass exactly one of `url` and `client`.');

@@ -282,6 +282,10 @@ class FakeSocket extends EventTarget {
     this.dispatchEvent(Object.assign(new Event('close'), { code: 1000, reason: '' }));
   }
 
+  fail(message: string): void {
+    this.dispatchEvent(Object.assign(new Event('error'), { message }));
+  }
+
   /** Bytes that are not a frame, so that verification is fast. */
   receive(count: number): void {
     for (let n = 0; n < count; n += 1)
@@ -494,8 +498,35 @@ test('a publisher that never reads does not collect what its socket receives', a
 
 test('a refused socket is reported', async () => {
   const topic = new SignedTopic({ url: open.ws, id: ID, owner: OWNER, WebSocket: Socket });
-  await assert.rejects(topic.connect(), ConnectionFailed);
+  await assert.rejects(topic.connect(), {
+    name: 'ConnectionFailed',
+    message: 'The signed topic cannot be opened: Unexpected server response: 404.',
+    cause: new Error('Unexpected server response: 404'),
+  });
   await topic.close();
+});
+
+test('a socket that fails without a close event is reported at once', async () => {
+  FakeSocket.opens = false;
+  try {
+    const Fake = FakeSocket as unknown as WebSocketConstructor;
+    const topic = new SignedTopic({ url: 'ws://bee', id: ID, owner: OWNER, WebSocket: Fake });
+    const opening = topic.connect();
+    FakeSocket.last.fail('The network is down.');
+    await assert.rejects(opening, {
+      message: 'The signed topic cannot be opened: The network is down.',
+    });
+    FakeSocket.opens = true;
+    await topic.connect();
+    await topic.close();
+  } finally {
+    FakeSocket.opens = true;
+  }
+});
+
+test('an unknown option is named', () => {
+  const options = { url: 'ws://127.0.0.1:1', id: ID, singer: async () => new Uint8Array(65) };
+  assert.throws(() => new SignedTopic(options), /There is no option `singer`\./);
 });
 
 test('a reader cannot publish, and a payload that cannot be signed is rejected', async () => {
