@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import random
 import re
@@ -143,11 +144,19 @@ def _fail_if_skipped(report: pytest.TestReport | pytest.CollectReport) -> None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Collect the leftovers of a failed test, so that their warnings do not fail a later test.
 
+    A server that an earlier test ran as a program has redirected the log of this process. Undo
+    that: a test that looks for a secret in an empty log finds none.
+
     With the same seed, each test draws the same random values, in any order of the tests.
     """
     if _FAILED:
         _FAILED.clear()
         _collect()
+    log = logging.getLogger("pubsub_server")
+    if not log.propagate:
+        log.handlers.clear()
+        log.setLevel(logging.NOTSET)
+        log.propagate = True
     if seed := os.environ.get("HANZO_PUBSUB_TEST_SEED"):
         random.seed(f"{seed} {item.nodeid}")
 

@@ -242,10 +242,6 @@ async def test_one_line_says_which_setting_is_wrong_and_nothing_waits_for_kafka(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(audit_streams, "END_WITHIN", 0.2)
-    # The server of another test may have redirected the log.
-    log = logging.getLogger("pubsub_server")
-    monkeypatch.setattr(log, "handlers", [])
-    monkeypatch.setattr(log, "propagate", True)
     given = wrong(shared, tmp_path)
     async with asyncio.timeout(BOUND):
         async with (

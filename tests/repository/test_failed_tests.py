@@ -1,4 +1,4 @@
-"""Failures are complete and alone: leftovers fail no other test, and a skip is a failure."""
+"""Tests do not affect each other, and a skipped one is a failure."""
 
 from __future__ import annotations
 
@@ -66,6 +66,26 @@ def test_a_test_that_is_skipped_on_linux_is_a_failure_with_its_reason(
     assert "needs X" in printed
     assert "On Linux, no test may be skipped" in printed
     assert "1 failed" in printed or "1 error" in printed
+
+
+REDIRECTED = """
+import logging
+from pubsub_server.observe import logs
+from pubsub_server.settings.sources import load
+
+
+def test_that_runs_a_server():
+    logs.configure(load({}))
+
+
+def test_that_reads_the_log(caplog):
+    logging.getLogger("pubsub_server.hub").warning("seen")
+    assert caplog.messages == ["seen"]
+"""
+
+
+def test_a_test_sees_the_log_though_the_server_of_another_has_redirected_it(tmp_path: Path) -> None:
+    assert "2 passed" in run(tmp_path, REDIRECTED)
 
 
 @pytest.mark.parametrize("option", ["skip", "todo"])

@@ -195,9 +195,8 @@ def test_a_claim_that_cannot_be_sent_is_refused(claim: str) -> None:
 
 
 async def test_an_unknown_expectation_gets_417_and_no_failure(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(logging.getLogger("pubsub_server"), "propagate", True)
     async with running_server() as server, http_client(base_url=server.http) as http:
         response = await http.get("/v1/session", headers={"Expect": "miracles"})
         assert response.status_code == 417

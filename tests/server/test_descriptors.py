@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import logging
 import resource
 import socket
 import sys
@@ -59,8 +58,6 @@ async def test_a_lack_of_file_descriptors_is_logged_once(tmp_path: Path) -> None
 def test_fewer_file_descriptors_than_connections_are_a_warning(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    log = logging.getLogger("pubsub_server")
-    monkeypatch.setattr(log, "propagate", True)
     limits = {resource.RLIMIT_NOFILE: (LIMIT, LIMIT)}
     monkeypatch.setattr(resource, "getrlimit", limits.__getitem__)
     raise_limit(LIMIT)

@@ -99,6 +99,7 @@ async def test_no_url_and_no_log_holds_a_token_or_a_payload(
     stream = await client.subscribe(SubscribeFrame(topics=["a.b"], ref="s1"))
     stream.write(event("message", {"data": "the-payload"}), message(1, data="the-payload"))
     await client.next()
+    assert "/v1/session" in caplog.text
     assert TOKEN not in caplog.text
     assert "the-payload" not in caplog.text
     assert all(TOKEN not in str(request.url) for request in peer.requests)
