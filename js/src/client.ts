@@ -121,7 +121,7 @@ export class PubSub<Topics extends object = AnyTopics> {
    * keeps trying.
    *
    * @throws ConnectionFailed The client did not connect in time; the message contains the reason of
-   * last failure.
+   *   the last failure.
    * @throws AuthError The server rejected the token, or `getToken` threw `AuthRefused`.
    * @throws PermissionDenied The server does not allow this identity to connect.
    * @throws ClosedError The client is closed.
@@ -217,7 +217,7 @@ export class PubSub<Topics extends object = AnyTopics> {
    * @throws SchemaError The server has a contract for the topic, which the payload does not match.
    * @throws PermissionDenied The access rules do not allow it.
    * @throws QueueFull Too many messages wait to be sent (policy `error`), or the message was
-   * dropped (`drop_oldest`).
+   *   dropped (`drop_oldest`).
    * @throws Superseded A newer message with the same key replaced it (`latest`).
    * @throws OperationTimeout Not settled in time. `outcomeUnknown` is true if it may have been
    *   published. Publish again with the same `id` to avoid a duplicate.

@@ -8,7 +8,7 @@
 /** The only key of an object that represents bytes. */
 export const BASE64 = '$base64';
 
-/** Maximum nesting; deeper JSON becomes a string, as not every JSON parser reads it. */
+/** Maximum nesting; deeper JSON becomes a string, because not every parser reads it. */
 const DEPTH_MAX = 100;
 
 const BASE64_TEXT = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/;

@@ -5,7 +5,7 @@ import type { StreamEnd } from '../streams/reader.js';
 
 const REASONS: readonly string[] = ['stop', 'length', 'content-filter', 'tool-calls', 'error'];
 
-/** A chunk of a message of the AI SDK (its `UIMessageChunk`), of those that an answer becomes. */
+/** A `UIMessageChunk` of the AI SDK, of the kinds that an answer consists of. */
 export type ChatChunk =
   | { readonly type: 'start'; readonly messageId: string }
   | { readonly type: 'text-start' | 'text-end'; readonly id: string }

@@ -3,7 +3,7 @@
 import { DEVELOPMENT } from '../build.js';
 import type { PubSub } from '../client.js';
 import type { PubSubError } from '../errors.js';
-import { checkNumber } from '../settings/checks.js';
+import { checkNames, checkNumber } from '../settings/checks.js';
 import type { AnyPayload, Message } from '../values.js';
 import { join, keyOf, prepend } from './timeline.js';
 
@@ -77,7 +77,7 @@ export class HistoryView implements HistoryControls {
   /**
    * @param _client The client.
    * @param _topic A topic without wildcards; undefined shows nothing.
-   * @throws InvalidOption An option is out of range; only in the development build.
+   * @throws InvalidOption An option is unknown or out of range; only in the development build.
    */
   constructor(
     private readonly _client: PubSub,
@@ -86,13 +86,17 @@ export class HistoryView implements HistoryControls {
   ) {
     const { page = PAGE, limit = LIMIT } = _options;
     if (DEVELOPMENT) {
+      checkNames('options', _options, ['page', 'limit']);
       checkNumber('page', page, [1, 10_000, 'a number of messages']);
       checkNumber('limit', limit, [1, Number.MAX_SAFE_INTEGER, 'a number of messages']);
     }
     this._state = { ...IDLE, hasOlder: Boolean(_topic) };
   }
 
-  /** Call a function after each change; the end of the last call cancels a page that is loading. */
+  /**
+   * Call a function after each change, until the returned function is called. Without any function,
+   * a page that is loading is cancelled.
+   */
   readonly listen = (changed: () => void): (() => void) => {
     this._listeners.add(changed);
     return () => {

@@ -16,7 +16,7 @@ export class ModelError extends Error {
   override readonly name = 'ModelError';
 }
 
-/** @internal What the events of one answer become. */
+/** @internal Converts the events of one answer to pieces. */
 export interface ModelEvents<Event> {
   readonly finishReason: string | undefined;
   readonly usage: unknown;

@@ -104,7 +104,7 @@ export interface TopicStore {
    * @returns Ends the use.
    */
   use(wish: TopicOptions | undefined, changed: () => void): () => void;
-  /** Let a follower know of its messages, without using it; returns a function that ends this. */
+  /** Pass the messages to a follower, which does not count as a use; returns a function that ends it. */
   follow(follower: Follower): () => void;
   /** The newest messages that have already arrived. */
   readonly held: readonly Message[];

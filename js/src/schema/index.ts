@@ -4,7 +4,9 @@
  * docs/typed.md is the guide.
  */
 
+import { DEVELOPMENT } from '../build.js';
 import { driverOf, type PubSub } from '../client.js';
+import { checkNames } from '../settings/checks.js';
 import { type OnInvalid, Payloads } from './payloads.js';
 import type { InputOf, OutputOf, StandardSchema } from './standard.js';
 import { type Client, TypedTopic } from './typed_topic.js';
@@ -41,7 +43,8 @@ export interface TypedTopicOptions<Schema extends StandardSchema, Policy extends
  * with its defaults and transformations.
  *
  * @param topic A topic. For `subscribe` only, it may be a pattern.
- * @throws InvalidOption `schema` is not a Standard Schema, or `onInvalid` has an unknown value.
+ * @throws InvalidOption `schema` is not a Standard Schema, `onInvalid` has an unknown value, or there
+ *   is no option of that name.
  */
 export function typedTopic<
   Topics extends object,
@@ -50,8 +53,10 @@ export function typedTopic<
 >(
   client: PubSub<Topics>,
   topic: string,
-  { schema, onInvalid }: TypedTopicOptions<Schema, Policy>,
+  options: TypedTopicOptions<Schema, Policy>,
 ): TypedTopic<InputOf<Schema>, 'raw' extends Policy ? unknown : OutputOf<Schema>> {
+  if (DEVELOPMENT) checkNames('options', options, ['schema', 'onInvalid']);
+  const { schema, onInvalid } = options;
   const { listeners } = driverOf(client);
   type Data = 'raw' extends Policy ? unknown : OutputOf<Schema>;
   const payloads = new Payloads<Data>(

@@ -23,7 +23,7 @@ const WAITING_MAX = 1_000;
 const OPEN_TIMEOUT = 10_000;
 /** Unsent bytes of a socket above which `publish` waits. */
 const UNSENT_MAX = 1_048_576;
-/** Milliseconds until `publish` looks again at the unsent bytes, as sockets do not report them. */
+/** Milliseconds until `publish` reads the number of unsent bytes again: sockets have no event for it. */
 const UNSENT_POLL = 20;
 
 /** The `error` event of a WebSocket: in Node, with the reason. */

@@ -84,9 +84,9 @@ export interface WriteStreamOptions {
   /** Subscribe to the topic, so that readers can cancel and steer; default true. */
   readonly listen?: boolean | undefined;
   /**
-   * Decides whether a sender may cancel and steer, with the sender's id, empty if the server sends
-   * none; if it throws, the sender may not. It is not asynchronous. Default: every sender with
-   * permission to publish.
+   * Decides whether a sender may cancel and steer. Called with the id of the sender, which is empty
+   * if the server sends none. Return a boolean, not a promise; if the function throws, the sender may
+   * not. Default: every sender with permission to publish.
    */
   readonly allow?: ((by: string) => boolean) | undefined;
   /** Called with the data of `steer` and the id of its sender: one call at a time, in order. */

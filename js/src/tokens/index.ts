@@ -209,9 +209,9 @@ function optionalClaims(about: SignOptions): Record<string, unknown> {
     agents: about.agents,
     bulk: about.bulk,
   };
-  const says = (value: unknown): boolean =>
+  const isGiven = (value: unknown): boolean =>
     Array.isArray(value) ? value.length > 0 : Boolean(value);
-  return Object.fromEntries(Object.entries(claims).filter(([, value]) => says(value)));
+  return Object.fromEntries(Object.entries(claims).filter(([, value]) => isGiven(value)));
 }
 
 function encoded(part: object): string {

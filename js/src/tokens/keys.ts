@@ -30,7 +30,9 @@ export interface Key {
 }
 
 /**
- * @throws InvalidOption The server does not accept this kind of key.
+ * Read a private key in PEM.
+ *
+ * @throws InvalidOption It cannot be read, or the server does not accept this kind of key.
  * @throws Unsupported The platform cannot use the key.
  */
 export async function loadKey(pem: string): Promise<Key> {

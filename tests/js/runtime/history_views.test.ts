@@ -299,6 +299,14 @@ test('pages of wrong sizes are refused', () => {
   }
 });
 
+test('an unknown option of a view is named', () => {
+  const options = { page: 20, pages: 20 };
+  assert.throws(() => historyStore(clientOf(3).client, TOPIC, undefined, options), {
+    field: 'pages',
+    remedy: 'Write `page`.',
+  });
+});
+
 test('useHistory of Vue shows what arrives and what it loads, and follows the topic', async () => {
   const { client, asked } = clientOf(5);
   const topic = shallowRef<string | null>(null);

@@ -223,6 +223,8 @@ test('other schemas and policies are refused', () => {
   const make = (options: unknown) => () => typedTopic(ps, 'orders', options as never);
   assert.throws(make({ schema: { parse: () => {} } }), InvalidOption);
   assert.throws(make({ schema: zod, onInvalid: 'ignore' }), InvalidOption);
+  assert.throws(make({ schema: zod, onInvald: 'skip' }), { remedy: 'Write `onInvalid`.' });
+  assert.throws(make(zod), InvalidOption);
 });
 
 test('types follow the schema', () => {
