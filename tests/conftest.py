@@ -144,8 +144,8 @@ def _fail_if_skipped(report: pytest.TestReport | pytest.CollectReport) -> None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Collect the leftovers of a failed test, so that their warnings do not fail a later test.
 
-    A server that an earlier test ran as a program has redirected the log of this process. Undo
-    that: a test that looks for a secret in an empty log finds none.
+    A server that an earlier test ran as a program has set the level and the stream of the log of
+    this process. Undo that: a test that looks for a secret in an empty log finds none.
 
     With the same seed, each test draws the same random values, in any order of the tests.
     """

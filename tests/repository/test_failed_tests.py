@@ -75,12 +75,13 @@ from pubsub_server.settings.sources import load
 
 
 def test_that_runs_a_server():
-    logs.configure(load({}))
+    logs.configure(load({"log_level": "error"}))
 
 
-def test_that_reads_the_log(caplog):
+def test_that_reads_the_log(caplog, capfd):
     logging.getLogger("pubsub_server.hub").warning("seen")
     assert caplog.messages == ["seen"]
+    assert capfd.readouterr().err == ""
 """
 
 
