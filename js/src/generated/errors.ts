@@ -159,7 +159,7 @@ const words: Readonly<Record<Code, readonly [remedy: string, meaning?: string]>>
   token_invalid: ['Get a new token from an issuer that the server trusts.'],
   auth_timeout: ['Send `auth` within five seconds of opening the socket.'],
   token_unavailable: [
-    "Fix the callback, or the server that it calls; the error's cause has the details. Raise AuthRefused to stop the client.",
+    "Fix the callback, or the server that it calls; the error's cause has the details. AuthRefused stops the client.",
   ],
   token_expired: ['Pass a callback that returns a new token before the old one expires.'],
   forbidden: [

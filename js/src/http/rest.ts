@@ -110,7 +110,7 @@ export class Rest {
    * Perform a call, and repeat it if possible.
    *
    * @throws PubSubError Any class of the tree; `OperationTimeout.outcomeUnknown` shows whether the
-   * server may have performed it.
+   *   server may have performed it.
    */
   async perform<T>(
     call: Call<T>,

@@ -114,9 +114,9 @@ export class Inbox extends Stream {
    * Add an entry; the policy applies above the limits.
    *
    * @param many It is one of several of a replay, which may exceed the limits: they were requested
-   * and are already in memory; dropping some would cause a gap that the program cannot prevent.
+   *   and are already in memory, and dropping some would cause a gap that the program cannot prevent.
    * @returns Whether the program should run before the next entry: a limit is reached, messages were
-   * dropped, or the subscription has ended.
+   *   dropped, or the subscription has ended.
    */
   put(entry: Entry, many: boolean): boolean {
     if (this.finished) return true;

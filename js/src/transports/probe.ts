@@ -28,11 +28,11 @@ interface Prober {
 }
 
 /**
- * Open a WebSocket in addition to the current transport and close it; whether this succeeded in
+ * Open a WebSocket beside the current transport, and close it. Returns whether this succeeded in
  * time.
  *
- * @param auth Instead, send this to the HTTP address: whether it answers as a PubSub service, even
- * if it rejects the token.
+ * @param auth Is sent to the HTTP address instead. Returns whether a PubSub service answers, even if
+ *   it rejects the token.
  */
 export async function probe(prober: Prober, auth?: AuthFrame): Promise<boolean> {
   const transport = await prober.environment.dial(auth ? 'sse' : 'websocket', prober.options, true);

@@ -392,7 +392,7 @@ CODES: Final[dict[str, ErrorRecord]] = {
     "token_unavailable": ErrorRecord(
         code="token_unavailable",
         meaning="The token callback failed.",
-        remedy="Fix the callback, or the server that it calls; the error's cause has the details. Raise AuthRefused to stop the client.",
+        remedy="Fix the callback, or the server that it calls; the error's cause has the details. AuthRefused stops the client.",
         retryable=True,
         action="retry",
         status=None,
