@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,13 +12,16 @@ import pytest
 from hanzoai.pubsub import (
     ConnectionFailed,
     Gap,
+    InvalidOption,
+    InvalidPayload,
     Message,
     PermissionDenied,
+    PubSubClient,
     PubSubError,
     ReceiveQueue,
     UsageError,
 )
-from hanzoai.pubsub.testing import MemoryServer, ThreadedServer, VirtualClock
+from hanzoai.pubsub.testing import MemoryServer, ThreadedServer, VirtualClock, dev_token
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -180,6 +184,31 @@ async def test_timers_that_start_each_other_endlessly_are_detected() -> None:
 
 
 # ---------------------------------------------------------------- the memory server
+
+
+async def test_a_server_its_clock_and_its_clients_show_the_address_in_memory() -> None:
+    server = MemoryServer()
+    assert repr(server) == "<MemoryServer not running>"
+    async with server:
+        assert repr(server) == f"<MemoryServer {server.url}>"
+        assert repr(server.clock).startswith("<VirtualClock now=0 pending=")
+        ps = PubSubClient(server.url, "t")
+        assert (ps.url, repr(ps)) == (server.url, f"<PubSubClient {server.url} initialized>")
+
+
+async def test_a_wrong_argument_of_a_helper_is_named(pubsub_memory: MemoryServer) -> None:
+    wrong: Any = "srvice"
+    with pytest.raises(InvalidOption, match="Did you mean `service`"):
+        pubsub_memory.token("a", kind=wrong)
+    with pytest.raises(InvalidOption, match="Did you mean `service`"):
+        dev_token("a", kind=wrong)
+    with pytest.raises(InvalidPayload, match="The message is str, not a mapping"):
+        await pubsub_memory.publish("a.b", wrong)
+    for seconds in (-1, wrong):
+        with pytest.raises(InvalidOption, match="`seconds` is"):
+            await pubsub_memory.clock.advance(seconds)
+    await pubsub_memory.clock.advance(timedelta(minutes=1))
+    assert pubsub_memory.clock.now() == 60
 
 
 async def test_the_server_shows_what_clients_sent_without_their_tokens(

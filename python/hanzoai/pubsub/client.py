@@ -200,7 +200,7 @@ class PubSubClient:
     @property
     def url(self) -> str:
         """The URL of the WebSocket; it never contains a token."""
-        return self._options.socket_url
+        return self._environment.url or self._options.socket_url
 
     @property
     def clock(self) -> Clock:

@@ -44,6 +44,7 @@ class Environment:
     clock: Clock
     random: Callable[[], float]  # from 0 inclusive to 1 exclusive, for the jitter of retries
     peer: MemoryPeer | None = None  # the server in this process; None for a real one
+    url: str | None = None  # of this server
     # WebSocket URLs that have worked in this process: a later failure there counts as a network
     # without WebSockets only after HTTP has answered.
     opened: set[str] = field(default_factory=set[str])
@@ -79,7 +80,7 @@ def environment_for(url: str | None) -> Environment:
         from hanzoai.pubsub.transports.memory import find
 
         peer = find(named)
-        return Environment(peer.clock, peer.random, peer)
+        return Environment(peer.clock, peer.random, peer, named)
     return Environment(SystemClock(), RANDOM.random, opened=_OPENED)
 
 

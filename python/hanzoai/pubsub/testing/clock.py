@@ -6,9 +6,14 @@ import asyncio
 import heapq
 from typing import TYPE_CHECKING, Final
 
+from hanzoai.pubsub.settings.checks import check_seconds
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from hanzoai.pubsub.durations import Duration
+
+_CENTURY: Final = 36_525 * 86_400.0
 _START_MS: Final = 1_740_307_200_000
 _AT_ONCE: Final = 1_000_000
 """Maximum timers that may fire at the same time."""
@@ -57,6 +62,9 @@ class VirtualClock:
         self._timers: list[tuple[float, int, VirtualTimer]] = []
         self._begun = 0
 
+    def __repr__(self) -> str:
+        return f"<VirtualClock now={self._now:g} pending={self.pending}>"
+
     def now(self) -> float:
         """Seconds by which the test has moved the clock."""
         return self._now
@@ -98,13 +106,16 @@ class VirtualClock:
         """
         await self.advance(0)
 
-    async def advance(self, seconds: float) -> None:
+    async def advance(self, seconds: Duration) -> None:
         """Move the clock: timers fire in order, and tasks run in between.
 
         Args:
-            seconds: 0 or more.
+            seconds: 0 or more, or a timedelta.
+
+        Raises:
+            InvalidOption: ``seconds`` is negative or not a duration.
         """
-        end = self._now + seconds
+        end = self._now + check_seconds("seconds", seconds, 0.0, _CENTURY)
         await _idle()
         while (due := self._next_due()) is not None and due <= end:
             self._move(max(due, self._now))

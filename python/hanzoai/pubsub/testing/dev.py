@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, get_args
 
 from hanzoai.pubsub.errors import InvalidOption, UsageError
+from hanzoai.pubsub.settings.checks import check_choice
+from hanzoai.pubsub.testing.kinds import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,7 +20,7 @@ KEY_FILE = "HANZO_PUBSUB_DEV_KEY_FILE"
 def dev_token(
     user: str = "alice",
     *,
-    kind: Literal["user", "service", "admin", "agent"] = "user",
+    kind: Kind = "user",
     ttl: float | timedelta = 3600,
     orgs: Sequence[str] = (),
     name: str | None = None,
@@ -48,7 +50,8 @@ def dev_token(
             the folder of ``key_file`` must exist.
 
     Raises:
-        InvalidOption: The key file cannot be used; the message states the reason.
+        InvalidOption: ``kind`` is unknown, or the key file cannot be used; the message states the
+            reason.
         UsageError: The extra ``server`` is not installed.
     """
     try:
@@ -58,6 +61,7 @@ def dev_token(
             "Development tokens require the server package.",
             remedy="Install it: pip install 'hanzoai.pubsub[server]'.",
         ) from error
+    check_choice("kind", kind, get_args(Kind))
     named = key_file or os.environ.get(KEY_FILE)
     try:
         key = dev_tokens.load_key(Path(named) if named else None)

@@ -11,23 +11,26 @@ import asyncio
 import itertools
 import random
 from collections import deque
+from collections.abc import Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, cast, get_args, overload
 
 from typing_extensions import TypeVar
 
 from hanzoai.pubsub.client import PubSubClient
-from hanzoai.pubsub.errors import UsageError
+from hanzoai.pubsub.errors import InvalidPayload, UsageError
 from hanzoai.pubsub.generated.wire import ServerFrame
 from hanzoai.pubsub.runtime.environment import running_loop
 from hanzoai.pubsub.settings.checks import check_choice, check_whole
+from hanzoai.pubsub.settings.checks import kind as kind_of
 from hanzoai.pubsub.testing.clock import VirtualClock
+from hanzoai.pubsub.testing.kinds import Kind
 from hanzoai.pubsub.testing.link import Link
 from hanzoai.pubsub.testing.standstill import Standstill, report
 from hanzoai.pubsub.transports import TransportFailed, memory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Sequence
     from os import PathLike
 
     import httpx
@@ -35,7 +38,6 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.clock import Clock
     from hanzoai.pubsub.session.ports import TransportName
     from hanzoai.pubsub.testing.hub import MemoryHub
-    from hanzoai.pubsub.testing.kinds import Kind
     from hanzoai.pubsub.values import Published
 
 _KEPT: Final = 10_000
@@ -185,6 +187,9 @@ class MemoryServer(Generic[C]):
                 link.cut(1001, "the server has stopped")
             await hub.close()
 
+    def __repr__(self) -> str:
+        return f"<MemoryServer {self.url or 'not running'}>"
+
     async def __aenter__(self) -> Self:
         return await self.start()
 
@@ -229,7 +234,11 @@ class MemoryServer(Generic[C]):
             sessions_owned: Chat sessions the user owns.
             sessions_shared: Chat sessions shared with the user.
             agents: Agents the user has access to.
+
+        Raises:
+            InvalidOption: ``kind`` is unknown.
         """
+        check_choice("kind", kind, get_args(Kind))
         return self._running.tokens.make(
             user,
             kind=kind,
@@ -253,6 +262,13 @@ class MemoryServer(Generic[C]):
         """
         if seconds:
             await self.clock.sleep(seconds)
+        # Callers without a type checker may pass any value.
+        if not isinstance(cast("object", message), Mapping):
+            raise InvalidPayload(
+                f"The message is {kind_of(message)}, not a mapping.",
+                remedy='Publish {"type": ..., "data": ...}.',
+                field="message",
+            )
         return await self._running.publish(topic, message)
 
     @property
