@@ -34,7 +34,7 @@
 `code` is one of `spec/errors.yaml`, or one of a later server; meaning, remedy and `retryable` come
 from there. Every class but `PubSubError` itself knows its usual code, so that
 `InvalidTopic("a..b has an empty segment")` needs no code. `from_code` builds the class that belongs
-to a code. All of them can be pickled, `__cause__` aside.
+to a code. All of them can be pickled, without their `__cause__`.
 """
 
 from __future__ import annotations
@@ -510,11 +510,11 @@ def from_code(
         code: A code of `spec/errors.yaml`; any other gives a plain `PubSubError`, which is not
             retryable.
         message: The problem; default: the meaning of the code.
-        remedy: What to do about it; default: the remedy of the code.
+        remedy: How to fix it; default: the remedy of the code.
         topic: The topic or pattern that it is about.
-        field: The option or parameter at fault.
-        retry_after: Seconds.
-        cause: The exception that led to it.
+        field: The invalid option or parameter.
+        retry_after: Earliest time to try again, in seconds from now.
+        cause: The exception that caused it.
     """
     known = CODES.get(code)
     found = CLASSES.get(known.error) if known else None

@@ -194,7 +194,7 @@ class TopicHandle(Generic[Data]):
         limit: int | None = None,
         timeout: Duration | None = None,
     ) -> AsyncIterator[Message[Data]]:
-        """Retained messages of this topic, oldest first; see ``PubSubClient.history``.
+        """Iterate over the retained messages of this topic; see ``PubSubClient.history``.
 
         If a message does not match the model, the iterator raises ``SchemaError``, and then
         continues after it.
@@ -205,11 +205,11 @@ class TopicHandle(Generic[Data]):
         return messages if self._model is None else _Read(messages, self._model)
 
     async def presence(self, *, timeout: Duration | None = None) -> list[PresenceMember]:
-        """The members of this topic."""
+        """Return the members of this topic."""
         return await self._client.presence(self.name, timeout=timeout)
 
     async def occupancy(self, *, timeout: Duration | None = None) -> Occupancy:
-        """The number of members of this topic; see ``PubSubClient.occupancy``."""
+        """Return the number of members of this topic; see ``PubSubClient.occupancy``."""
         return await self._client.occupancy(self.name, timeout=timeout)
 
     async def update_presence(

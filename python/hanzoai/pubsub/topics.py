@@ -24,7 +24,7 @@ _REMEMBERED: Final = 4_096
 """Topics in `valid_topics` at most; beyond that, they are forgotten and checked again."""
 
 valid_topics: Final[set[str]] = set()
-"""Topics that were found valid: looking one up takes a fifth of the time of checking it."""
+"""Topics that have been checked: a look-up takes a fifth of the time of a check."""
 
 _LONG: Final = 16
 """Dots of a pattern that is too long for the tree of a `TopicTrie`."""
@@ -49,7 +49,7 @@ _OF_OTHERS: Final = {">": "**", "#": "**", "+": "*"}
 
 
 def validate_topic(name: str) -> str:
-    """Check the name of a topic, as one publishes to.
+    """Check the name of a topic to publish to.
 
     Returns:
         The name.
@@ -69,7 +69,7 @@ def validate_topic(name: str) -> str:
 
 
 def validate_pattern(pattern: str) -> str:
-    """Check a pattern, as one subscribes to: a topic in which whole segments may be `*` or `**`.
+    """Check a pattern to subscribe to: a topic in which whole segments may be `*` or `**`.
 
     Returns:
         The pattern.
@@ -207,7 +207,7 @@ class _Block(Generic[V]):
         self._built = True
 
     def match(self, topic: list[str]) -> Iterator[dict[V, None]]:
-        """The values of each pattern that takes the topic."""
+        """Yield the values of each pattern that matches the topic."""
         if not self._built:
             self.build()
         wild, endless, inner = self._wild, self._endless, ~self._starts
@@ -264,14 +264,14 @@ class _Block(Generic[V]):
 class TopicTrie(Generic[V]):
     """Values by pattern, found by topic.
 
-    A pattern without a wildcard costs one dictionary look-up. The others share a tree by segment,
-    walked for all of them at once: a segment is compared with the few nodes still alive, so what
-    does not match costs nothing, and `**.**.**` cannot blow up, as a node is alive or not, however
-    it was reached.
+    A pattern without a wildcard costs one dictionary look-up. The others share a tree of segments,
+    and a topic walks it once for all of them: each segment is compared only with the children of
+    the nodes that its beginning has reached. A node counts once, however many ways lead to it, so
+    the cost of `**.**.**` does not explode.
 
-    Many nodes of a long pattern can be alive, nearly all of them if it has `**` before other
-    segments. Long patterns are not in the tree, because clients choose their patterns: with 1,000
-    of them, one topic would take seconds.
+    The beginning of a topic can reach many nodes of a long pattern, nearly all of them if `**` is
+    before other segments. Long patterns are not in the tree, because clients choose their patterns:
+    with 1,000 of them, one topic would take seconds.
     """
 
     __slots__ = ("_blocks", "_exact", "_places", "_room", "_root", "_size")
@@ -290,7 +290,7 @@ class TopicTrie(Generic[V]):
         return self._size
 
     def __iter__(self) -> Iterator[tuple[str, V]]:
-        """Every pattern with each of its values."""
+        """Yield each pattern with each of its values."""
         for topic, values in self._exact.items():
             for value in values:
                 yield topic, value
@@ -306,7 +306,7 @@ class TopicTrie(Generic[V]):
                 stack.append((f"{path}.{segment}" if path else segment, child))
 
     def insert(self, pattern: str, value: V) -> bool:
-        """Let `pattern` lead to `value`; False if it already does."""
+        """Add a value to a pattern; return False if the pattern has it already."""
         if _is_long(pattern):
             values = self._block(pattern).patterns[pattern]
         elif "*" in pattern:
@@ -326,7 +326,7 @@ class TopicTrie(Generic[V]):
         return True
 
     def remove(self, pattern: str, value: V) -> bool:
-        """Let `pattern` lead to `value` no more; False if it did not."""
+        """Remove a value from a pattern; return False if the pattern does not have it."""
         if "*" not in pattern:
             values = self._exact.get(pattern)
             if values is None or value not in values:
@@ -358,10 +358,10 @@ class TopicTrie(Generic[V]):
         return True
 
     def match(self, topic: str) -> tuple[V, ...]:
-        """The values of every pattern that takes `topic`, each once.
+        """Return the values of all patterns that match a topic, each once.
 
-        The order depends on the patterns and the order of insertions alone: those of the topic's
-        own name first, then those of wildcards.
+        The order depends only on the patterns and the order in which they were added: first the
+        values of the topic's own name, then those of patterns with wildcards.
         """
         exact = self._exact.get(topic)
         if not (self._root.children or self._blocks):
@@ -396,7 +396,7 @@ class TopicTrie(Generic[V]):
         return tuple(found)
 
     def _block(self, pattern: str) -> _Block[V]:
-        """The block of a long pattern, which it has from now on."""
+        """Return the block of a long pattern; assign one if it has none."""
         block = self._places.get(pattern)
         if block is None:
             block = next(iter(self._room), None) or self._new_block()

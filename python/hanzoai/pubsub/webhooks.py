@@ -14,7 +14,7 @@
                 print(event.event, event.topic, event.data)
         return 204
 
-The server signs each request as `Standard Webhooks <https://www.standardwebhooks.com>`_ describe.
+The server signs each request as in `Standard Webhooks <https://www.standardwebhooks.com>`_.
 The module needs no running client and no third-party package.
 """
 
@@ -161,7 +161,7 @@ def verify(
             field="webhook-signature",
             remedy="Pass the raw body as it arrived, and the secret of this webhook's settings.",
         )
-    # After the signature: a stranger must not learn how the clock here is set.
+    # Checked after the signature, so that a stranger cannot find out how this clock is set.
     sent_at = float(stamp)
     age = (time.time() if now is None else now) - sent_at
     if not abs(age) <= tolerance:  # also if `now` is not a number
@@ -224,7 +224,7 @@ class SeenWebhooks:
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
-        """How many ids are remembered."""
+        """Number of remembered ids."""
         return len(self._ids)
 
     def is_new(self, id: str) -> bool:
@@ -298,7 +298,7 @@ def _key(secret: str) -> bytes:
 
 
 def _signatures(header: str) -> list[bytes]:
-    """The signatures of our version; a header may have several while a secret is replaced."""
+    """The signatures of the supported version; the header has several during a rotation."""
     found: list[bytes] = []
     for each in header.split(" ")[:16]:
         version, _, text = each.partition(",")

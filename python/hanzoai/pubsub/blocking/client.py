@@ -145,7 +145,7 @@ class PubSub:
 
     @property
     def transport(self) -> Literal["websocket", "sse"] | None:
-        """How the client is connected; see ``PubSubClient.transport``."""
+        """The current transport; see ``PubSubClient.transport``."""
         return self._client.transport
 
     @property
@@ -369,7 +369,7 @@ class PubSub:
         limit: int | None = None,
         timeout: Duration | None = None,
     ) -> Iterator[Message]:
-        """Retained messages of one topic, oldest first; see ``PubSubClient.history``.
+        """Iterate over the retained messages of one topic; see ``PubSubClient.history``.
 
         ``timeout`` is seconds or a timedelta for each page; default: ``operation_timeout``.
 
@@ -392,7 +392,7 @@ class PubSub:
         return self._call(lambda: self._client.presence(topic, timeout=timeout))
 
     def occupancy(self, topic: str, *, timeout: Duration | None = None) -> Occupancy:
-        """The number of members of one topic; see ``PubSubClient.occupancy``."""
+        """Return the number of members of one topic; see ``PubSubClient.occupancy``."""
         return self._call(lambda: self._client.occupancy(topic, timeout=timeout))
 
     def update_presence(
@@ -408,7 +408,7 @@ class PubSub:
         limit: int | None = None,
         timeout: Duration | None = None,
     ) -> list[TopicInfo]:
-        """Active topics, by name; see ``PubSubClient.topics``."""
+        """Return the active topics, sorted by name; see ``PubSubClient.topics``."""
         return self._call(lambda: self._client.topics(prefix, limit=limit, timeout=timeout))
 
     def positions(
@@ -420,7 +420,7 @@ class PubSub:
         wait: Duration = 0,
         timeout: Duration | None = None,
     ) -> PositionList:
-        """The positions of topics; see ``PubSubClient.positions``."""
+        """Return the positions of topics; see ``PubSubClient.positions``."""
         return self._call(
             lambda: self._client.positions(topics, after=after, at=at, wait=wait, timeout=timeout)
         )
@@ -446,7 +446,7 @@ class PubSub:
         model: type[T] | TypeAdapter[T] | None = None,
         on_invalid: OnInvalid = "raise",
     ) -> BlockingTopicHandle[Any]:
-        """A handle on one topic, with no effect on the wire; see ``PubSubClient.topic``."""
+        """Return a handle for one topic; see ``PubSubClient.topic``."""
         from hanzoai.pubsub.blocking.topic import BlockingTopicHandle
 
         if model is None:

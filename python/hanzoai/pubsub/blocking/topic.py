@@ -173,7 +173,7 @@ class BlockingTopicHandle(Generic[Data]):
         limit: int | None = None,
         timeout: Duration | None = None,
     ) -> Iterator[Message[Data]]:
-        """Retained messages of this topic, oldest first; see ``TopicHandle.history``."""
+        """Iterate over the retained messages of this topic; see ``TopicHandle.history``."""
         messages = self._client.history(
             self.name, since=since, before=before, after=after, limit=limit, timeout=timeout
         )
@@ -182,11 +182,11 @@ class BlockingTopicHandle(Generic[Data]):
         return cast("Iterator[Message[Data]]", parsed(messages, self._model))
 
     def presence(self, *, timeout: Duration | None = None) -> list[PresenceMember]:
-        """The members of this topic."""
+        """Return the members of this topic."""
         return self._client.presence(self.name, timeout=timeout)
 
     def occupancy(self, *, timeout: Duration | None = None) -> Occupancy:
-        """The number of members of this topic; see ``PubSubClient.occupancy``."""
+        """Return the number of members of this topic; see ``PubSubClient.occupancy``."""
         return self._client.occupancy(self.name, timeout=timeout)
 
     def update_presence(self, data: Mapping[str, Any], *, timeout: Duration | None = None) -> None:

@@ -30,7 +30,7 @@ def invalid(field: str, problem: str, remedy: str | None) -> InvalidOption:
 
 
 def check_number(name: str, value: object, low: float, high: float, unit: str) -> float:
-    """A number in a range; NaN, infinities beyond it and bools are none."""
+    """Return a number in a range as a float; reject NaN and bools."""
     if isinstance(value, bool) or not isinstance(value, int | float) or is_nan(value):
         raise invalid(
             name,
@@ -43,12 +43,12 @@ def check_number(name: str, value: object, low: float, high: float, unit: str) -
 
 
 def _plain(bound: float) -> str:
-    """A bound without an exponent."""
+    """Write a bound without an exponent."""
     return str(int(bound)) if bound == int(bound) else f"{bound:g}"
 
 
 def check_seconds(name: str, value: object, low: float = 0.001, high: float = _DAY) -> float:
-    """A duration as seconds, of a number of seconds or a timedelta."""
+    """Return the seconds of a number or a timedelta in a range."""
     seconds = seconds_of(value) if isinstance(value, timedelta) else value
     return check_number(name, seconds, low, high, "seconds or a timedelta,")
 
@@ -56,27 +56,27 @@ def check_seconds(name: str, value: object, low: float = 0.001, high: float = _D
 def check_whole(
     name: str, value: object, low: int = 1, high: int = _GIB, unit: str = "a number"
 ) -> None:
-    """A whole number in a range."""
+    """Check a whole number in a range."""
     if isinstance(value, float):
         raise invalid(name, "is a float", f"Give {unit} as an int.")
     check_number(name, value, low, high, unit)
 
 
 def check_text(name: str, value: object, what: str) -> None:
-    """A string that UTF-8 can encode."""
+    """Check a string that UTF-8 can encode."""
     if not isinstance(value, str) or not is_encodable(value):
         problem = "a str that UTF-8 cannot encode" if isinstance(value, str) else kind(value)
         raise invalid(name, f"is {problem}", f"Give {what} as a str.")
 
 
 def check_flag(name: str, value: object) -> None:
-    """True or False."""
+    """Check a bool."""
     if not isinstance(value, bool):
         raise invalid(name, f"is {kind(value)}, not a bool", "Give True or False.")
 
 
 def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
-    """One of a few words."""
+    """Check one of a few words; the remedy suggests the nearest one."""
     if value not in choices:
         listed = ", ".join(f"`{choice}`" for choice in choices)
         hint = did_you_mean(str(value), choices)
@@ -86,7 +86,7 @@ def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
 def check_function(
     name: str, function: object, remedy: str | None = None, arguments: int = 1
 ) -> None:
-    """Something that can be called with so many arguments, or None."""
+    """Check None, or a function that accepts this many arguments."""
     if function is None:
         return
     if not callable(function):
@@ -98,7 +98,7 @@ def check_function(
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
-        return  # written in C, as many are that take an argument
+        return  # some functions written in C have no signature
     try:
         signature.bind(*(None,) * arguments)
     except TypeError:
@@ -110,7 +110,7 @@ def check_function(
 
 
 def check_instance(name: str, value: object, wanted: type, remedy: str | None = None) -> None:
-    """An object of one class; by default, the remedy names the class in `hanzoai.pubsub`."""
+    """Check the class of a value; by default, the remedy names it in `hanzoai.pubsub`."""
     if not isinstance(value, wanted):
         raise invalid(
             name,
@@ -120,12 +120,12 @@ def check_instance(name: str, value: object, wanted: type, remedy: str | None = 
 
 
 def is_nan(value: object) -> bool:
-    """Whether it is the float that equals nothing."""
+    """Return whether a value is NaN."""
     return isinstance(value, float) and math.isnan(value)
 
 
 def kind(value: object) -> str:
-    """What a wrong value is, without showing it."""
+    """Name the type of a wrong value without showing the value."""
     return "None" if value is None else "NaN" if is_nan(value) else type(value).__name__
 
 
@@ -164,13 +164,13 @@ def check_token(token: object, field_name: str = "token") -> str:
 
 
 def bare_token(token: str) -> str:
-    """A token without the word `Bearer` before it, in whatever case (HIP-56, ambiguity E1)."""
+    """Return a token without the prefix `Bearer`, in any case (HIP-56, ambiguity E1)."""
     scheme, _, rest = token.partition(" ")
     return rest.strip() if scheme.lower() == "bearer" else token
 
 
 def check_name(name: object) -> None:
-    """The name of a program, as sent to the server."""
+    """Check the name of a program, which the client sends to the server."""
     if not isinstance(name, str) or not 0 < len(name) <= _NAME_MAX or not name.isprintable():
         raise invalid(
             "name",
@@ -180,7 +180,7 @@ def check_name(name: object) -> None:
 
 
 def check_proxy(proxy: object) -> None:
-    """A proxy's URL, or whether to use the system's."""
+    """Check the URL of a proxy, or whether to use that of the system."""
     if not isinstance(proxy, str | bool):
         raise invalid(
             "proxy",
