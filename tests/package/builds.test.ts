@@ -267,11 +267,14 @@ test('a page whose chunks were replaced gets an error that says so', async () =>
     stdin: {
       contents: `
 import { PubSub } from '@hanzoai/pubsub';
+import { writeStream } from '@hanzoai/pubsub/streams';
 const ps = new PubSub({ url: 'ws://127.0.0.1:9/ws', token: 'x' });
-ps.connect().catch(({ name, message, cause }) => {
-  process.stdout.write(JSON.stringify([name, message, /gone/.test(cause.message)]));
-  process.exit();
-});
+const failed = [];
+for (const call of [() => ps.connect(), () => writeStream(ps, 'a.b')])
+  await call().catch(({ name, message, cause }) =>
+    failed.push([name, message, /gone/.test(cause.message)]));
+process.stdout.write(JSON.stringify(failed));
+process.exit();
 `,
       resolveDir: APPLICATION,
     },
@@ -281,9 +284,6 @@ ps.connect().catch(({ name, message, cause }) => {
     plugins: [gone],
     outfile,
   });
-  assert.deepEqual(JSON.parse(await run(process.execPath, [outfile])), [
-    'ConnectionFailed',
-    'A part of the client did not load.',
-    true,
-  ]);
+  const failure = ['ConnectionFailed', 'A part of the client did not load.', true];
+  assert.deepEqual(JSON.parse(await run(process.execPath, [outfile])), [failure, failure]);
 });

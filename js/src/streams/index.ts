@@ -7,6 +7,7 @@
  */
 
 import type { PubSub } from '../client.js';
+import { lazily } from '../runtime/parts.js';
 import type { Client } from './reader.js';
 import type { StreamWriter, WriteStreamOptions } from './writer.js';
 
@@ -25,6 +26,9 @@ export type { ReadStreamOptions, StreamEnd, StreamEvent, StreamReader } from './
 export { readStream } from './reader.js';
 export type { StreamWriter, WriteStreamOptions } from './writer.js';
 
+/** The code of writers. */
+const writers = /* @__PURE__ */ lazily(() => import('./writer.js'));
+
 /**
  * Start a stream. The first call loads the code of the writer.
  *
@@ -35,12 +39,13 @@ export type { StreamWriter, WriteStreamOptions } from './writer.js';
  * @param topic A topic without wildcards.
  * @throws UsageError `takeOver` without `id`.
  * @throws Conflict `takeOver` of a stream that has ended.
+ * @throws ConnectionFailed The code of the writer could not be loaded; the next call tries again.
  */
 export async function writeStream<Topics extends object>(
   client: PubSub<Topics>,
   topic: string,
   options: WriteStreamOptions = {},
 ): Promise<StreamWriter> {
-  const { StreamWriter } = await import('./writer.js');
-  return new StreamWriter(client as unknown as Client, topic, options).open();
+  const code = await writers();
+  return new code.StreamWriter(client as unknown as Client, topic, options).open();
 }

@@ -336,11 +336,9 @@ export class StreamReader implements AsyncIterable<StreamEvent>, AsyncDisposable
         events.push({ kind, text: pieces.filter(isString).join(''), pieces });
       } else {
         const isSnapshot = kind === 'snapshot';
-        const whole =
-          isSnapshot || 'reason' in effect
-            ? { text: core.text, parts: this.parts, stale: core.stale }
-            : {};
-        const event = { ...effect, ...whole };
+        const isWhole = isSnapshot || 'reason' in effect;
+        const { text, parts, stale } = this;
+        const event = { ...effect, ...(isWhole && { text, parts, stale }) };
         if (isSnapshot) {
           isReplaced = true;
           events.length = 0;

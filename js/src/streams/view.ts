@@ -1,13 +1,16 @@
 /** View of one stream for a page, updated with its frames; shared by all frameworks. */
 
 import type { PubSub } from '../client.js';
-import { ConnectionFailed, type PubSubError, UsageError } from '../errors.js';
-import { NOT_LOADED } from '../transports/transport.js';
+import { type PubSubError, UsageError } from '../errors.js';
+import { lazily } from '../runtime/parts.js';
 import type { Part } from './parts.js';
 import type { ReadStreamOptions, StreamEnd, StreamReader } from './reader.js';
 
 /** Milliseconds after which changes are shown if no frame is drawn, as in hidden pages. */
 const HIDDEN = 100;
+
+/** The code of readers. */
+const readers = /* @__PURE__ */ lazily(() => import('./reader.js'));
 
 /** The status of a stream. */
 export type StreamStatus =
@@ -107,9 +110,7 @@ export class StreamView {
     topic: string,
     options: StreamOptions,
   ): Promise<StreamReader> {
-    const { readStream } = await import('./reader.js').catch((cause: unknown) => {
-      throw new ConnectionFailed(NOT_LOADED.reason, { cause });
-    });
+    const { readStream } = await readers();
     this._reader = readStream(client, topic, { ...options, signal: this._over.signal });
     return this._reader;
   }
