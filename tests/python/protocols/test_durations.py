@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,19 @@ async def test_a_client_of_a_byte_protocol_shows_its_address(client: Any) -> Non
     async with client(f"{scheme}://127.0.0.1:9") as open_:
         assert repr(open_) == f"<{client.__name__} 127.0.0.1:9>"
     assert repr(open_) == f"<{client.__name__} 127.0.0.1:9 closed>"
+
+
+@pytest.mark.parametrize("client", [HubClient, EventStreamClient])
+def test_a_tls_context_has_its_type_and_a_url_with_tls(client: Any) -> None:
+    wrong: Any = True
+    scheme = "hub" if client is HubClient else "events"
+    with pytest.raises(InvalidOption, match=r"ssl is bool, not an ssl\.SSLContext") as caught:
+        client(f"{scheme}+tls://127.0.0.1:9", ssl=wrong)
+    assert caught.value.field == "ssl"
+    context = ssl.create_default_context()
+    for url in (f"{scheme}://127.0.0.1:9", f"{scheme}+unix:/run/feed.sock"):
+        with pytest.raises(InvalidOption, match="The URL does not use TLS"):
+            client(url, ssl=context)
 
 
 def test_seconds_of_a_duration() -> None:

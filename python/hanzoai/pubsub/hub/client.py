@@ -86,7 +86,8 @@ class HubClient(LinkClient):
         reconnect_max: Longest wait between attempts, in seconds or a timedelta; default 10.
 
     Raises:
-        InvalidOption: The URL cannot be read.
+        InvalidOption: The URL cannot be read, another option has a wrong type, or ``ssl`` is given
+            for a URL without TLS.
     """
 
     def __init__(

@@ -9,8 +9,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
 from hanzoai.pubsub.durations import positive_seconds, seconds_of, waits_of
-from hanzoai.pubsub.errors import ClosedError, ConnectionFailed, OperationTimeout, ProtocolError
-from hanzoai.pubsub.links.connections import CHECK_SERVER, CHECK_URL, Backoff, Link
+from hanzoai.pubsub.errors import (
+    ClosedError,
+    ConnectionFailed,
+    InvalidOption,
+    OperationTimeout,
+    ProtocolError,
+)
+from hanzoai.pubsub.links.connections import (
+    CHECK_SERVER,
+    CHECK_URL,
+    Backoff,
+    Link,
+    check_context,
+)
 from hanzoai.pubsub.links.unparsed import FrameError
 
 if TYPE_CHECKING:
@@ -102,6 +114,13 @@ class LinkClient:
         reconnect_min: Duration,
         reconnect_max: Duration,
     ) -> None:
+        check_context(ssl)
+        if ssl is not None and not target.tls:
+            raise InvalidOption(
+                "The URL does not use TLS, and ssl would have no effect.",
+                field="ssl",
+                remedy="Add +tls to the scheme of the URL, or leave ssl out.",
+            )
         timeout = positive_seconds(connect_timeout, "connect_timeout")
         waits = waits_of(reconnect_min, reconnect_max)
         self._dialing = Dialing(target, ssl, timeout, waits)

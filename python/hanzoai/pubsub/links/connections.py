@@ -92,6 +92,24 @@ def check_url(url: object) -> None:
         )
 
 
+def check_context(context: object) -> None:
+    """Check the type of a TLS context.
+
+    Raises:
+        InvalidOption: It is neither an `ssl.SSLContext` nor None.
+    """
+    if context is None:
+        return
+    import ssl
+
+    if not isinstance(context, ssl.SSLContext):
+        raise InvalidOption(
+            f"ssl is {type(context).__name__}, not an ssl.SSLContext.",
+            field="ssl",
+            remedy="Create it with ssl.create_default_context(cafile=...).",
+        )
+
+
 def is_host(text: str) -> bool:
     """Whether a name or IP address can be looked up: no label is empty or has over 63 bytes."""
     try:

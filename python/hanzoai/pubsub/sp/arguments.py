@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ssl
 from typing import TYPE_CHECKING
 
 from hanzoai.pubsub.errors import InvalidOption, InvalidPayload
@@ -41,16 +40,6 @@ def prefix_bytes(prefix: Bytes) -> bytes:
         InvalidOption: It is not bytes.
     """
     return _copy(prefix, InvalidOption, "prefix", "The prefix is {}, not bytes.")
-
-
-def check_context(context: object) -> None:
-    """Check the type of a TLS context.
-
-    Raises:
-        InvalidOption: It is neither an `ssl.SSLContext` nor None.
-    """
-    if context is not None and not isinstance(context, ssl.SSLContext):
-        raise InvalidOption(f"ssl is {kind(context)}, not an ssl.SSLContext.", field="ssl")
 
 
 def _copy(

@@ -11,9 +11,9 @@ import ssl
 from typing import TYPE_CHECKING, Final, TypedDict
 
 from hanzoai.pubsub.errors import InvalidOption
+from hanzoai.pubsub.links.connections import check_context
 from hanzoai.pubsub.network.dialing import open_socket
 from hanzoai.pubsub.network.unix_sockets import bind_unix
-from hanzoai.pubsub.sp.arguments import check_context
 
 if TYPE_CHECKING:
     from collections.abc import Callable
