@@ -43,8 +43,8 @@ export interface TypedTopicOptions<Schema extends StandardSchema, Policy extends
  * with its defaults and transformations.
  *
  * @param topic A topic. For `subscribe` only, it may be a pattern.
- * @throws InvalidOption `schema` is not a Standard Schema, `onInvalid` has an unknown value, or there
- *   is no option of that name.
+ * @throws InvalidOption `schema` is not a Standard Schema, `onInvalid` has an unknown value, or an
+ *   option is unknown.
  */
 export function typedTopic<
   Topics extends object,
