@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,6 +19,7 @@ from hanzoai.pubsub import (
     PubSub,
     PubSubClient,
     PubSubError,
+    RetryOptions,
     StateChange,
     Token,
     TokenContext,
@@ -152,6 +154,33 @@ async def test_an_outage_is_one_warning_with_its_reason(
     first, second = warnings_of(caplog)
     assert first == second
     assert first.startswith(f"No connection to {ps.url}: The cable is cut.")
+
+
+async def test_without_a_server_a_client_logs_after_its_first_attempt_how_to_start_one(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    failed = asyncio.Event()
+
+    def on_state(change: StateChange) -> None:
+        if change.to == "reconnecting":
+            failed.set()
+
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))  # and does not listen
+        address = f"127.0.0.1:{held.getsockname()[1]}"
+        retry = RetryOptions(base=3_600, cap=3_600)
+        ps = PubSubClient(f"ws://{address}/ws", token="x", retry=retry, on_state=on_state)
+        async with ps:
+            connecting = asyncio.create_task(ps.connect())
+            await failed.wait()
+            connecting.cancel()
+            with pytest.raises(ConnectionFailed) as raised:
+                await ps.connect(timeout=0.01)
+    remedy = "Start the server, in development with `hanzo-pubsub serve --dev`, or"
+    assert raised.value.remedy.startswith(remedy)
+    (warning,) = warnings_of(caplog)
+    refused = f"{address} refused the connection: no program uses this port."
+    assert warning.startswith(f"No connection to {ps.url}: {refused} {remedy}")
 
 
 async def test_connections_that_are_lost_again_and_again_are_one_warning_for_each_reason(

@@ -2,6 +2,10 @@
 
 const REMEDIES: readonly (readonly [cause: RegExp, remedy: string])[] = [
   [
+    / reached: .*(ECONNREFUSED|connection.refused)/i,
+    'Start the server, in development with `hanzo-pubsub serve --dev`, or correct the address.',
+  ],
+  [
     / reached: .*connect-src/,
     "Add the addresses of `url` and `restUrl` to `connect-src` of the page's Content-Security-Policy.",
   ],

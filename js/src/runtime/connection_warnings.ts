@@ -53,8 +53,9 @@ function warnOfOutage(client: Connecting): void {
     _httpWorks: httpWorks,
     _isProbingHttp: isProbing,
   } = session.lifecycle._choice;
-  // Server-sent events may still replace a WebSocket that has failed.
-  const mayFallBack = options.transport === 'auto' && (name === 'sse' || httpWorks || isProbing);
+  // Server-sent events may still replace a WebSocket that has failed, unless there is none.
+  const { transport } = session.context.options;
+  const mayFallBack = transport === 'auto' && (name === 'sse' || httpWorks || isProbing);
   const patience = peer || mayFallBack ? PATIENCE : 1;
   if (!lastFailure) return;
   const { attempt } = lastFailure;

@@ -576,6 +576,21 @@ test('without WebSockets, an address that has no HTTP API is logged with `restUr
   assert.match((await late).message, /closed/);
 });
 
+test('without a server, a client logs after its first attempt how to start one', async (t) => {
+  const logged = deferred<string>();
+  const logger = {
+    warn: (text: string) => void (/^No connection/.test(text) && logged.resolve(text)),
+    error: () => {},
+  };
+  const ps = bare(t, { logger, retry: { base: 3_600_000, cap: 3_600_000 }, fetch: refused });
+  const late = received(ps.connect());
+  const text = await bounded(logged.promise, 'the warning');
+  assert.match(text, /^No connection to ws:\S+: 127\.0\.0\.1:1 cannot be reached: ECONNREFUSED\. /);
+  assert.match(text, / Start the server, in development with `hanzo-pubsub serve --dev`, or /);
+  await ps.close({ timeout: 0 });
+  await late;
+});
+
 test('a page learns where to look for the reason that the browser hides', async (t) => {
   const options = { transport: 'websocket', restAttempts: 1 } as const;
   const { ps, peer, clock } = virtualClient({

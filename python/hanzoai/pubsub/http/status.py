@@ -9,6 +9,8 @@ import time
 from datetime import UTC
 from typing import Final, cast
 
+REFUSED: Final = "refused the connection: no program uses this port."
+"""How a sentence ends about a host on which no program listens at the port."""
 _CLOSE_CODES: Final = {
     401: 4401,
     403: 4403,
@@ -116,7 +118,7 @@ def why_unreachable(
                     )
                 return f"The host name {proxy or host} cannot be resolved."
             case ConnectionRefusedError():
-                return f"{dialed} refused the connection: no program uses this port."
+                return f"{dialed} {REFUSED}"
             case ConnectionResetError() | BrokenPipeError():
                 return f"{either} reset the connection."
             case TimeoutError():
