@@ -320,7 +320,7 @@ async def test_a_large_list_is_encoded_once_for_all_who_wait_for_it(
     watchers[0].say("subscribe", topics=["*"])
     (frame,) = [frame for frame in watchers[0].read() if "members" in frame]
     assert frame["members"][0]["status"] == "away"
-    # It is not kept in memory for ever.
+    # The server does not keep the list indefinitely.
     rig.advance(10)
     assert not rig.hub.attendance._shared
 
