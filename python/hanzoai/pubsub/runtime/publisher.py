@@ -230,7 +230,6 @@ def prepare_items(items: Iterable[object], limit: int) -> list[Prepared]:
 
 def split_item(item: object) -> tuple[str | None, Outgoing]:
     """Read one item of ``publish_many``: ``(topic, message)``, or a message with its topic."""
-    described = kind(item)
     if isinstance(item, Publication):
         return item.topic, item
     if isinstance(item, Mapping):
@@ -241,6 +240,7 @@ def split_item(item: object) -> tuple[str | None, Outgoing]:
         pair = cast("tuple[object, ...]", item)
         if len(pair) == 2:
             return cast("tuple[str, Outgoing]", pair)
+    described = kind(cast("Any", item))
     raise InvalidPayload(f"An item is {described}.", remedy=_GIVE_PAIRS, field="messages")
 
 
