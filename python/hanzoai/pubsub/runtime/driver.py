@@ -83,7 +83,7 @@ class Driver:
         self.spawn = tasks.spawn
         listeners = self.listeners = Listeners(on_state, on_error, tasks.spawn)
         self.tokens = TokenSource(options, clock)
-        self.failures = Failures(options, clock)
+        self.failures = Failures(options, environment)
         self.is_finished = False
         self.error: PubSubError | None = None
         self.peer: Peer | None = None

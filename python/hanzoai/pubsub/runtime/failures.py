@@ -20,7 +20,7 @@ from hanzoai.pubsub.log_text import log_text
 from hanzoai.pubsub.session.events import TIMEOUTS, code_of
 
 if TYPE_CHECKING:
-    from hanzoai.pubsub.clock import Clock
+    from hanzoai.pubsub.runtime.environment import Environment
     from hanzoai.pubsub.session.ports import Rejected, TransportName
     from hanzoai.pubsub.settings.options import ClientOptions
     from hanzoai.pubsub.values import StateChange, StateName
@@ -45,15 +45,15 @@ _FETCH_REMEDY: Final = "Let `get_token` return within `fetch_timeout`, 10 s by d
 class Failures:
     """The failures of one client."""
 
-    def __init__(self, options: ClientOptions, clock: Clock) -> None:
-        self._clock = clock
+    def __init__(self, options: ClientOptions, environment: Environment) -> None:
+        clock = self._clock = environment.clock
         self.state: StateName = "initialized"
         # Unix milliseconds and monotonic seconds since when there has been no connection.
         self._disconnected_since = (clock.wall_ms(), clock.now())
         # Failure of the last connection or attempt, until there is a connection again.
         self.last: StateChange | None = None
         self.cause: Exception | None = None  # the exception of `get_token`, if that caused it
-        self._url = options.socket_url
+        self._url = environment.url or options.socket_url
         self._auto = options.transport == "auto"
         self._dialed: TransportName | None = None
         self._told: Rejected | None = None
