@@ -245,7 +245,7 @@ class Rig:
         given = {"token": "secret", **options}
         read = read_options("ws://127.0.0.1/ws", **given)  # type: ignore[arg-type]
         environment: Any = SimpleNamespace(
-            clock=self.clock, random=lambda: 0.5, dial=self.dial, opened=self.opened
+            clock=self.clock, random=lambda: 0.5, dial=self.dial, opened=self.opened, url=None
         )
         self.driver = Driver(read, environment, None, None, make_session=ScriptedSession)
         listeners: Any = self.driver.listeners
