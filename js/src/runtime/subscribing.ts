@@ -1,9 +1,8 @@
 /** Validates the arguments of `subscribe`. */
 
 import { DEVELOPMENT } from '../build.js';
-import type { Optional } from '../compact.js';
 import { HISTORY_MAX, isSignal, isTime, PATTERNS_MAX } from '../settings/checks.js';
-import type { ReceiveQueue } from '../settings/options.js';
+import type { Optional, ReceiveQueue } from '../settings/options.js';
 import { isPattern, isTopic } from '../topics.js';
 import type { AnyPayload, JsonObject, Since } from '../values.js';
 import { type Guard, isCount, isObject, isSome, shape } from '../wire/guard.js';

@@ -1,9 +1,10 @@
 /** Checks of single option values; each error names the option, the problem and the remedy. */
 
 import { DEVELOPMENT } from '../build.js';
-import { compact, type Optional } from '../compact.js';
+import { compact } from '../compact.js';
 import { InvalidOption } from '../errors.js';
 import { isCount, isObject } from '../wire/guard.js';
+import type { Optional } from './options.js';
 
 const DAY = 86_400_000;
 const TOKEN_MAX = 16_384;

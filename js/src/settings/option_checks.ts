@@ -1,7 +1,6 @@
 /** Checks of options with full error messages; the production build omits them. */
 
 import { DEVELOPMENT } from '../build.js';
-import type { Optional } from '../compact.js';
 import { InvalidOption } from '../errors.js';
 import { CLIENT } from '../generated/defaults.js';
 import { historyPageMax } from '../generated/limits.js';
@@ -15,7 +14,7 @@ import {
   type Range,
   TIME,
 } from './checks.js';
-import type { PubSubOptions, ReceiveQueue, Settings } from './options.js';
+import type { Optional, PubSubOptions, ReceiveQueue, Settings } from './options.js';
 import { checkUrl } from './url_checks.js';
 
 const COUNT: Range = [1, 1_000_000, 'a number'];

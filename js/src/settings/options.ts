@@ -4,9 +4,11 @@
  * Defaults come from `spec/defaults.yaml`. Times are milliseconds, sizes bytes.
  */
 
-import type { Optional } from '../compact.js';
 import type { Logger, Token, TokenCallback } from '../values.js';
 import type { SessionOptions, TransportChoice } from './session.js';
+
+/** The same type with optional fields. Undefined means the default, as if the field were absent. */
+export type Optional<T> = { readonly [K in keyof T]?: T[K] | undefined };
 
 /**
  * What the client does when its send queue is full: reject with QueueFull, wait, drop the oldest

@@ -7,7 +7,6 @@
 
 import { PubSub } from '../client.js';
 import type { Clock } from '../clock.js';
-import type { Optional } from '../compact.js';
 import { fromCode, UsageError } from '../errors.js';
 import type { JsonObject } from '../generated/wire.js';
 import { parse } from '../http/problems.js';
@@ -16,7 +15,12 @@ import { platform } from '../runtime/environment.js';
 import { PARTS } from '../runtime/parts.js';
 import type { TransportName } from '../session/ports.js';
 import { checkNumber } from '../settings/checks.js';
-import type { ClientOptions, PubSubOptions, WebSocketConstructor } from '../settings/options.js';
+import type {
+  ClientOptions,
+  Optional,
+  PubSubOptions,
+  WebSocketConstructor,
+} from '../settings/options.js';
 import type { Receiver, Transport } from '../transports/transport.js';
 import { WebSocketTransport } from '../transports/websocket.js';
 import type { AnyTopics, Outgoing, Published } from '../values.js';

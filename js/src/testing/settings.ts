@@ -2,7 +2,6 @@
  * Settings of the server in memory: the subset of the reference server's settings that tests need.
  */
 
-import type { Optional } from '../compact.js';
 import * as LIMITS from '../generated/limits.js';
 import {
   checkNames,
@@ -12,6 +11,7 @@ import {
   type Range,
   TIME,
 } from '../settings/checks.js';
+import type { Optional } from '../settings/options.js';
 import type { Identity } from './tokens.js';
 
 /** Limits and deadlines. Times are milliseconds unless the description names another unit. */
