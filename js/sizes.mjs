@@ -4,6 +4,7 @@
 // limit. --write puts the tables into a page and implies --peers.
 
 import { spawnSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
 import {
   existsSync,
   mkdirSync,
@@ -137,6 +138,29 @@ function bundling(folder, code) {
   };
 }
 
+/**
+ * The files by path, with the hash in each name replaced by one of the same length that does not
+ * depend on the contents. Otherwise, each change would add or remove some bytes by chance.
+ */
+function withFixedNames(outputFiles) {
+  const hashes = outputFiles
+    .toSorted((a, b) => a.contents.length - b.contents.length)
+    .flatMap(({ path }) => path.match(/-([A-Z0-9]{8})\.js$/)?.[1] ?? []);
+  const fixed = new Map(
+    hashes.map((hash, index) => [
+      hash,
+      createHash('sha256').update(`${index}`).digest('hex').slice(0, 8).toUpperCase(),
+    ]),
+  );
+  const named = new RegExp(`-(${hashes.join('|') || '$^'})(?=\\.js)`, 'g');
+  return new Map(
+    outputFiles.map(({ path, text }) => [
+      path,
+      Buffer.from(text.replace(named, (_, hash) => `-${fixed.get(hash)}`)),
+    ]),
+  );
+}
+
 /** Bytes that a module loads at once, and bytes of each chunk that it may load later. */
 async function measure(folder, code, { splitting = true, conditions = [], wanted = [] } = {}) {
   const { metafile, outputFiles } = await build({
@@ -145,7 +169,7 @@ async function measure(folder, code, { splitting = true, conditions = [], wanted
     conditions,
     metafile: true,
   });
-  const files = new Map(outputFiles.map(({ path, contents }) => [path, contents]));
+  const files = withFixedNames(outputFiles);
   const { outputs } = metafile;
   const first = reach(outputs, ['out/stdin.js'], (kind) => kind !== 'dynamic-import');
   const lazy = reach(outputs, [...first], () => true).filter((path) => !first.includes(path));

@@ -5,6 +5,9 @@ import { appendFileSync } from 'node:fs';
 
 const file = process.env.HANZO_PUBSUB_TEST_REPORT;
 
+/** Every test runs there; other systems may lack what some need. */
+const LINUX = process.platform === 'linux';
+
 function tell(name, milliseconds, outcome) {
   if (!file) return;
   const line = { test: name, seconds: milliseconds / 1000, outcome };
@@ -20,11 +23,11 @@ export default async function* report(events) {
     const { duration_ms, error, type: kind } = data.details;
     // The time of a group is the sum of its tests.
     const milliseconds = kind === 'suite' ? 0 : duration_ms;
-    if (data.skip !== undefined || data.todo !== undefined) {
+    if (LINUX && (data.skip !== undefined || data.todo !== undefined)) {
       failed += 1;
       process.exitCode = 1;
       tell(data.name, milliseconds, 'failed');
-      yield `FAILED ${data.name}\nNo test may be skipped, or left to do.\n`;
+      yield `FAILED ${data.name}\nOn Linux, no test may be skipped, or left to do.\n`;
     } else if (type === 'test:pass') {
       passed += 1;
       tell(data.name, milliseconds, 'passed');

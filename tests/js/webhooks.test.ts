@@ -119,6 +119,7 @@ describe('webhooks', () => {
 
   test('the error for an invalid secret names the option', async () => {
     const wrong: unknown[] = ['', [], ['a', ''], 'whsec_?', 'whsec_', undefined, null, 5, [null]];
+    wrong.push(Buffer.from('ab'), {}, new Set(['x']));
     for (const secret of wrong) {
       const isNamed = (error: unknown) =>
         error instanceof InvalidOption && error.field === 'secret';

@@ -267,10 +267,11 @@ test('a page whose chunks were replaced gets an error that says so', async () =>
     stdin: {
       contents: `
 import { PubSub } from '@hanzoai/pubsub';
-import { writeStream } from '@hanzoai/pubsub/streams';
+import { readStream, writeStream } from '@hanzoai/pubsub/streams';
 const ps = new PubSub({ url: 'ws://127.0.0.1:9/ws', token: 'x' });
 const failed = [];
-for (const call of [() => ps.connect(), () => writeStream(ps, 'a.b')])
+const read = () => readStream(ps, 'a.b').final();
+for (const call of [() => ps.connect(), () => writeStream(ps, 'a.b'), read])
   await call().catch(({ name, message, cause }) =>
     failed.push([name, message, /gone/.test(cause.message)]));
 process.stdout.write(JSON.stringify(failed));
@@ -285,5 +286,5 @@ process.exit();
     outfile,
   });
   const failure = ['ConnectionFailed', 'A part of the client did not load.', true];
-  assert.deepEqual(JSON.parse(await run(process.execPath, [outfile])), [failure, failure]);
+  assert.deepEqual(JSON.parse(await run(process.execPath, [outfile])), [failure, failure, failure]);
 });

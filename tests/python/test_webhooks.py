@@ -141,7 +141,21 @@ def test_both_secrets_pass_while_one_is_replaced() -> None:
 
 
 @pytest.mark.parametrize(
-    "secret", ["", [], ["a", ""], "whsec_?", "whsec_", None, b"secret", [None], ["a", b"b"], 5]
+    "secret",
+    [
+        "",
+        [],
+        ["a", ""],
+        "whsec_?",
+        "whsec_",
+        None,
+        b"secret",
+        [None],
+        ["a", b"b"],
+        5,
+        {"a": 1},
+        bytearray(b"a"),
+    ],
 )
 def test_the_error_for_an_invalid_secret_names_the_option(secret: Any) -> None:
     with pytest.raises(InvalidOption) as caught:

@@ -84,9 +84,9 @@ export class HistoryView implements HistoryControls {
     private readonly _topic: string | null | undefined,
     private readonly _options: HistoryViewOptions,
   ) {
+    if (DEVELOPMENT) checkNames('options', _options, ['page', 'limit']);
     const { page = PAGE, limit = LIMIT } = _options;
     if (DEVELOPMENT) {
-      checkNames('options', _options, ['page', 'limit']);
       checkNumber('page', page, [1, 10_000, 'a number of messages']);
       checkNumber('limit', limit, [1, Number.MAX_SAFE_INTEGER, 'a number of messages']);
     }

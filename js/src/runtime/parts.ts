@@ -12,7 +12,7 @@ export function lazily<Part>(load: () => Promise<Part>): () => Promise<Part> {
     loading ??= load().catch((cause: unknown) => {
       loading = undefined;
       throw new ConnectionFailed(NOT_LOADED.reason, {
-        remedy: 'Reload the page: a file is missing, see `cause`.',
+        remedy: 'Reload the page or restart the program: a file is missing, see `cause`.',
         cause,
       });
     });

@@ -26,9 +26,6 @@ export type { ReadStreamOptions, StreamEnd, StreamEvent, StreamReader } from './
 export { readStream } from './reader.js';
 export type { StreamWriter, WriteStreamOptions } from './writer.js';
 
-/** The code of writers. */
-const writers = /* @__PURE__ */ lazily(() => import('./writer.js'));
-
 /**
  * Start a stream. The first call loads the code of the writer.
  *
@@ -46,6 +43,6 @@ export async function writeStream<Topics extends object>(
   topic: string,
   options: WriteStreamOptions = {},
 ): Promise<StreamWriter> {
-  const code = await writers();
-  return new code.StreamWriter(client as unknown as Client, topic, options).open();
+  const { StreamWriter } = await lazily(() => import('./writer.js'))();
+  return new StreamWriter(client as unknown as Client, topic, options).open();
 }

@@ -9,6 +9,7 @@ import { ClosedError, InvalidTopic, UsageError } from '../errors.js';
 import type { JsonObject } from '../generated/wire.js';
 import { logText } from '../log_text.js';
 import { Stream } from '../runtime/handlers.js';
+import { lazily } from '../runtime/parts.js';
 import { onAbort } from '../runtime/waiting.js';
 import { checkNames, checkType } from '../settings/checks.js';
 import { isWildcard } from '../topics.js';
@@ -271,7 +272,7 @@ export class StreamReader implements AsyncIterable<StreamEvent>, AsyncDisposable
     try {
       if (isWildcard(String(topic)))
         throw new InvalidTopic('A stream has a topic without wildcards.', { topic });
-      const loading = import('./reading.js');
+      const loading = lazily(() => import('./reading.js'))();
       // A stream that begins while the code loads must not count as one that has begun before.
       if (options.id === 'next') await loading;
       const [sub, { Reading }] = await Promise.all([
@@ -336,9 +337,10 @@ export class StreamReader implements AsyncIterable<StreamEvent>, AsyncDisposable
         events.push({ kind, text: pieces.filter(isString).join(''), pieces });
       } else {
         const isSnapshot = kind === 'snapshot';
-        const isWhole = isSnapshot || 'reason' in effect;
-        const { text, parts, stale } = this;
-        const event = { ...effect, ...(isWhole && { text, parts, stale }) };
+        const event =
+          isSnapshot || 'reason' in effect
+            ? { ...effect, text: core.text, parts: this.parts, stale: core.stale }
+            : effect;
         if (isSnapshot) {
           isReplaced = true;
           events.length = 0;

@@ -9,9 +9,6 @@ import type { ReadStreamOptions, StreamEnd, StreamReader } from './reader.js';
 /** Milliseconds after which changes are shown if no frame is drawn, as in hidden pages. */
 const HIDDEN = 100;
 
-/** The code of readers. */
-const readers = /* @__PURE__ */ lazily(() => import('./reader.js'));
-
 /** The status of a stream. */
 export type StreamStatus =
   | 'idle'
@@ -110,7 +107,7 @@ export class StreamView {
     topic: string,
     options: StreamOptions,
   ): Promise<StreamReader> {
-    const { readStream } = await readers();
+    const { readStream } = await lazily(() => import('./reader.js'))();
     this._reader = readStream(client, topic, { ...options, signal: this._over.signal });
     return this._reader;
   }

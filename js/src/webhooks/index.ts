@@ -100,7 +100,7 @@ export async function verify(
   if (DEVELOPMENT) checkNames('options', options, ['tolerance', 'now']);
   const { tolerance = TOLERANCE, now = Date.now() } = options;
   checkTolerance(tolerance);
-  const secrets: readonly string[] = typeof secret === 'object' && secret ? secret : [secret];
+  const secrets: readonly string[] = Array.isArray(secret) ? secret : [secret];
   if (!secrets.length) throw invalidSecret('is empty');
   const keys = await Promise.all(secrets.map(keyOf));
   if (typeof headers !== 'object' || !headers)

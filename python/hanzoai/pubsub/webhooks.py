@@ -28,7 +28,7 @@ import json
 import math
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -36,7 +36,7 @@ from hanzoai.pubsub.errors import InvalidOption, PubSubError
 from hanzoai.pubsub.settings.checks import kind
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
 __all__ = ["InvalidWebhook", "SeenWebhooks", "WebhookDelivery", "WebhookEvent", "sign", "verify"]
 
@@ -260,7 +260,9 @@ def _check_tolerance(tolerance: float) -> None:
 
 def _secrets(given: str | Sequence[str]) -> list[str]:
     """The secrets as a list; a variable that is not set is often passed as None."""
-    several = isinstance(cast("object", given), Iterable) and not isinstance(given, str | bytes)
+    several = isinstance(cast("object", given), Sequence) and not isinstance(
+        given, str | bytes | bytearray
+    )
     secrets = cast("list[object]", list(given) if several else [given])
     for each in secrets:
         if not isinstance(each, str):

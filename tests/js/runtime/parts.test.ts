@@ -63,7 +63,7 @@ const broken = () =>
 test('the error of a part that does not load names the way to get its file', async () => {
   await assert.rejects(lazily(() => Promise.reject(NETWORK))(), {
     message: 'A part of the client did not load.',
-    remedy: 'Reload the page: a file is missing, see `cause`.',
+    remedy: 'Reload the page or restart the program: a file is missing, see `cause`.',
     cause: NETWORK,
   });
 });
