@@ -156,7 +156,7 @@ SignedTopics = Annotated[Items, AfterValidator(_signed_topics)]
 SocketUrl = Annotated[str | None, AfterValidator(_parsed(_socket))]
 HttpUrl = Annotated[str | None, AfterValidator(_parsed(_http))]
 Audiences = Annotated[Items, BeforeValidator(_audiences)]
-"""Audiences of tokens; none by an empty text."""
+"""Audiences of tokens. An empty text is rejected."""
 Brokers = Annotated[Items, AfterValidator(_brokers)]
 """Kafka brokers, each as `host:port`."""
 Networks = Annotated[Items, AfterValidator(_networks)]

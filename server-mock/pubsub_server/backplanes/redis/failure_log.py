@@ -44,7 +44,11 @@ class FailureLog:
         self._again_at: dict[str, float] = {}
 
     def note(self, line: str) -> bool:
-        """Log a failure, unless the same line was logged shortly before; whether it was not."""
+        """Log a failure, unless the same line was logged shortly before.
+
+        Returns:
+            Whether it was logged.
+        """
         now = self._loop.time()
         if now < self._again_at.get(line, now):
             return False
