@@ -27,7 +27,7 @@ export default async function* report(events) {
       failed += 1;
       process.exitCode = 1;
       tell(data.name, milliseconds, 'failed');
-      yield `FAILED ${data.name}\nOn Linux, no test may be skipped, or left to do.\n`;
+      yield `FAILED ${data.name}\nNo test may be skipped, or left to do.\n`;
     } else if (type === 'test:pass') {
       passed += 1;
       tell(data.name, milliseconds, 'passed');
