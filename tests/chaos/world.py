@@ -101,7 +101,7 @@ class Node:
             _signal(pids, signal.SIGKILL)
             await process.wait()
         except forked.ForksGone:
-            # It was killed. Whoever starts a server next, or judges the run, gets the error.
+            # It was killed. The next start of a server, or the end of the run, raises the error.
             return
 
 
