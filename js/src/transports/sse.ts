@@ -236,7 +236,10 @@ export class SseTransport implements Transport {
     try {
       const response = await this._open(abort);
       if (response) retryAfter = await this._read(response, abort);
-      else abort.abort();
+      else {
+        abort.abort();
+        if (this._opening === abort) this._opening = undefined;
+      }
     } catch (error) {
       if (error instanceof RangeError) {
         code = 1009;

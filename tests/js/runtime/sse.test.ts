@@ -123,6 +123,38 @@ test('a request that reaches the server after its successor is not reported', as
   }
 });
 
+test('a request after a rejected one reports that another client replaced it', async () => {
+  for (const status of [401, 403]) {
+    const clock = new VirtualClock();
+    let asked = 0;
+    const options = readOptions({
+      url: 'http://127.0.0.1:1',
+      token: 'x',
+      fetch: async (url) => {
+        if (String(url).includes('/v1/session'))
+          return Response.json({ client_id: 'c', version: 1 });
+        asked += 1;
+        if (asked === 1) return Response.json({ code: 'rejected' }, { status });
+        const event = 'event: error\ndata: {"code":"replaced","message":"by another one"}\n\n';
+        return new Response(event, { headers: { 'Content-Type': 'text/event-stream' } });
+      },
+    });
+    const transport = new SseTransport(options, clock, () => 0);
+    const came: unknown[] = [];
+    transport.open({ opened() {}, frame: (read) => came.push(read), ended() {} });
+    transport.send([{ type: 'auth', token: 'x', version: 1 }]);
+    await clock.advance(1);
+    transport.send([{ type: 'subscribe', topics: ['a'], ref: '1' }]);
+    await clock.advance(1);
+    came.length = 0;
+    transport.send([{ type: 'subscribe', topics: ['b'], ref: '2' }]);
+    await clock.advance(1);
+    assert.deepEqual(came, [{ type: 'error', code: 'replaced', message: 'by another one' }]);
+    assert.equal(asked, 2);
+    transport.close();
+  }
+});
+
 test('an error does not quote the token that a gateway echoes', async () => {
   const clock = new VirtualClock();
   const options = readOptions({

@@ -25,6 +25,7 @@ from tests.python.sse.rig import (
     event,
     message,
     numbers,
+    problem,
     until,
 )
 
@@ -113,6 +114,21 @@ async def test_a_request_that_reaches_the_server_after_its_successor_is_not_repo
     # The second one is by another client.
     *messages, error = await client.next(3)
     assert numbers(messages) == [1, 2]
+    assert isinstance(error, ErrorFrame)
+    assert error.code == "replaced"
+
+
+@pytest.mark.parametrize("status", [401, 403])
+async def test_a_request_after_a_rejected_one_reports_that_another_client_replaced_it(
+    client: Client, peer: Peer, status: int
+) -> None:
+    await client.authenticate()
+    peer.answer("/v1/subscribe", problem(status, "rejected"))
+    client.send(SubscribeFrame(topics=["a"], ref="s1"))
+    await client.next()
+    stream = await client.subscribe(SubscribeFrame(topics=["b"], ref="s2"))
+    stream.write(event("error", {"code": "replaced", "message": "another connection replaced it"}))
+    (error,) = await client.next()
     assert isinstance(error, ErrorFrame)
     assert error.code == "replaced"
 

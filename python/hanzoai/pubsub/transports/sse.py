@@ -305,6 +305,8 @@ class SseTransport:
         except StreamRefused as refused:
             error = read_error(refused.status, refused.headers, refused.body)
             if self._refuse(refused.status, error):
+                if self._opening is asyncio.current_task():
+                    self._opening = None
                 return
             code, retry_after = close_code_for(refused.status), error.retry_after
             reason = (
