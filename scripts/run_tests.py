@@ -421,6 +421,9 @@ def main(arguments: Sequence[str]) -> int:
     if unknown := [name for name in chosen.groups if name not in GROUPS]:
         parser.error(f"no such group: {', '.join(unknown)}; there are {', '.join(GROUPS)}")
     selection = shlex.split(chosen.only)
+    if chosen.write_durations and (selection or chosen.repeat or "fast" in chosen.groups):
+        # Each file that ran would lose the entries of its tests that did not run.
+        parser.error("--write-durations needs whole groups: omit `fast`, --only and --repeat")
     try:
         if chosen.repeat:
             return repeat(chosen.groups, chosen.repeat, selection)

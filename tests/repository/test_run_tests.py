@@ -153,6 +153,21 @@ def test_a_run_with_a_failure_leaves_the_durations_as_they_are(
     assert "after a failure, durations.json stays as it is" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    "selection", [["fast"], ["python", "--only", "tests/cli"], ["python", "--repeat", "2"]]
+)
+def test_durations_of_a_part_of_the_tests_are_not_stored(
+    selection: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def ran(*_: object) -> list[Running]:
+        raise AssertionError("tests ran")
+
+    monkeypatch.setattr(run_tests, "run", ran)
+    with pytest.raises(SystemExit):
+        run_tests.main([*selection, "--write-durations"])
+    assert "--write-durations needs whole groups" in capsys.readouterr().err
+
+
 def test_every_folder_of_tests_belongs_to_a_group() -> None:
     everything = suites(["all"], SEED, ())
     names = {each.name for each in everything} - {"newest"}
