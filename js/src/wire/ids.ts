@@ -34,10 +34,11 @@ export class IdMaker {
     const now = Math.max(0, Math.floor(this._wallMs()));
     if (now > this._last) {
       this._last = now;
-      const time = now.toString(32).padStart(TIME_DIGITS, '0');
-      const digits = [...time].map((one) => parseInt(one, 32));
-      digits.push(...this._random(RANDOM_DIGITS));
-      this._text = digits.map((one) => ALPHABET[one % 32]).join('');
+      let text = '';
+      for (let rest = now; text.length < TIME_DIGITS; rest = Math.floor(rest / 32))
+        text = ALPHABET[rest % 32] + text;
+      for (const byte of this._random(RANDOM_DIGITS)) text += ALPHABET[byte % 32];
+      this._text = text;
     } else {
       const { _text: text } = this;
       let at = text.length - 1;
