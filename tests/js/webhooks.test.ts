@@ -131,6 +131,26 @@ describe('webhooks', () => {
     }
   });
 
+  test('headers that verify would refuse are not signed', async () => {
+    const right = { body: BODY, id: 'wh_1', sentAt: NOW };
+    const wrong: readonly [string, unknown[]][] = [
+      ['body', [undefined, null, {}, 5, EVENTS]],
+      ['id', [undefined, null, 5, '']],
+      ['sentAt', [undefined, null, `${NOW}`, new Date(NOW), Number.NaN, Infinity, -1, 1e15]],
+      ['idd', ['wh_1']],
+    ];
+    for (const [field, values] of wrong)
+      for (const value of values) {
+        const { body, ...options } = { ...right, [field]: value };
+        await assert.rejects(sign(body, SECRET, options), (error) => {
+          assert.ok(error instanceof InvalidOption, `${field}: ${error}`);
+          assert.equal(error.field, field);
+          return error.remedy.length > 0;
+        });
+      }
+    await assert.rejects(Reflect.apply(sign, undefined, [BODY, SECRET]), { field: 'options' });
+  });
+
   test('headers that are not an object are named', async () => {
     for (const headers of [undefined, null, 'webhook-id: wh_1'])
       await assert.rejects(

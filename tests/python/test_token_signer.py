@@ -160,6 +160,34 @@ def test_the_name_of_a_key_is_a_string(key_id: Any) -> None:
         TokenSigner(KEYS["EdDSA"], key_id=key_id)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"issuer": 5}, "`issuer` is int, not a string"),
+        ({"issuer": ""}, "`issuer` is empty"),
+        ({"audience": 5}, "`audience` is int, not a list of strings"),
+        ({"audience": [5]}, "`audience` contains int"),
+        ({"audience": ""}, "`audience` is empty"),
+        ({"audience": []}, "`audience` is empty"),
+        ({"audience": ["a", ""]}, "`audience` is empty"),
+    ],
+)
+def test_an_issuer_or_audience_that_no_server_accepts_is_named(
+    arguments: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(InvalidOption, match=words) as caught:
+        TokenSigner(KEYS["EdDSA"], key_id="k", **arguments)
+    assert caught.value.field == next(iter(arguments))
+    assert f"`jwt_{caught.value.field}`" in caught.value.remedy
+
+
+def test_a_claim_that_is_not_json_is_named_with_its_place() -> None:
+    signer = TokenSigner(KEYS["EdDSA"], key_id="k")
+    with pytest.raises(InvalidOption, match=r"`extra\.limits\[1\]` is NaN") as caught:
+        signer.sign("u", extra={"limits": [1, float("nan")]})
+    assert caught.value.remedy == "Send None, or a string."
+
+
 def test_a_list_of_a_token_may_be_any_iterable() -> None:
     token = TokenSigner(KEYS["EdDSA"], key_id="k").sign("u", orgs=(org for org in ("a", "b")))  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
     assert jwt.decode(token.value, options={"verify_signature": False})["orgs"] == ["a", "b"]
@@ -190,6 +218,9 @@ def test_a_list_of_a_token_may_be_any_iterable() -> None:
         ("avatar_url", {"user": "u", "avatar_url": b"https://a"}),
         ("extra", {"user": "u", "extra": "plan"}),
         ("extra", {"user": "u", "extra": {"plan": object()}}),
+        ("extra", {"user": "u", "extra": {"limit": float("nan")}}),
+        ("extra", {"user": "u", "extra": {5: "plan"}}),
+        ("bulk", {"user": "u", "bulk": "no"}),
     ],
 )
 def test_an_argument_out_of_range_is_named(field: str, arguments: dict[str, Any]) -> None:

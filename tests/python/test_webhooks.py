@@ -168,6 +168,8 @@ def test_the_error_for_an_invalid_secret_names_the_option(secret: Any) -> None:
     [
         ("headers", {"headers": None}),
         ("headers", {"headers": [("webhook-id", "wh_1")]}),
+        ("headers", {"headers": {b"webhook-id": b"wh_1"}}),
+        ("headers", {"headers": {None: "wh_1"}}),
         ("tolerance", {"tolerance": "300"}),
     ],
 )
@@ -191,6 +193,32 @@ def test_only_bytes_are_signed_with_a_secret(field: str, body: Any, secret: Any)
     with pytest.raises(InvalidOption) as caught:
         sign(body, secret, id="wh_1", sent_at=NOW)
     assert caught.value.field == field
+
+
+@pytest.mark.parametrize(
+    ("field", "arguments"),
+    [
+        ("id", {"id": None}),
+        ("id", {"id": 5}),
+        ("id", {"id": ""}),
+        ("id", {"id": "\udc80"}),
+        ("sent_at", {"sent_at": None}),
+        ("sent_at", {"sent_at": "1740307200"}),
+        ("sent_at", {"sent_at": True}),
+        ("sent_at", {"sent_at": float("nan")}),
+        ("sent_at", {"sent_at": float("inf")}),
+        ("sent_at", {"sent_at": -1}),
+        ("sent_at", {"sent_at": 1e12}),
+    ],
+)
+def test_headers_that_verify_would_refuse_are_not_signed(
+    field: str, arguments: dict[str, Any]
+) -> None:
+    given: dict[str, Any] = {"id": "wh_1", "sent_at": NOW, **arguments}
+    with pytest.raises(InvalidOption) as caught:
+        sign(BODY, SECRET, **given)
+    assert caught.value.field == field
+    assert caught.value.remedy
 
 
 @pytest.mark.parametrize(

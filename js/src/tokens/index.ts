@@ -13,8 +13,11 @@
  * `openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256`.
  */
 
-import { checkChoice, checkNames } from '../settings/checks.js';
+import type { InvalidPayload } from '../errors.js';
+import { checkChoice, checkNames, checkType, kind as kindOf } from '../settings/checks.js';
 import type { Token } from '../values.js';
+import { isObject } from '../wire/guard.js';
+import { checkData } from '../wire/payloads.js';
 import { invalid, type Key, loadKey } from './keys.js';
 
 /** Default lifetime of a token in milliseconds. */
@@ -112,7 +115,8 @@ export class TokenSigner {
    *
    * @param privateKey PEM (PKCS #8, `BEGIN PRIVATE KEY`) of an Ed25519, P-256 or RSA key of at
    *   least 2,048 bits. Before version 24, Node warns that Ed25519 is experimental.
-   * @throws InvalidOption The key cannot be read or is of another kind, or `keyId` is empty.
+   * @throws InvalidOption The key cannot be read or is of another kind, or an option is empty or has
+   *   another type; the error names it.
    * @throws Unsupported The platform cannot use the key, for example in a simulated browser.
    */
   static async create(privateKey: string, options: TokenSignerOptions): Promise<TokenSigner> {
@@ -120,6 +124,8 @@ export class TokenSigner {
     const { keyId, issuer, audience } = options;
     if (typeof keyId !== 'string' || !keyId)
       throw invalid('keyId', '`keyId` is empty.', 'Name the key, for example by its date.');
+    checkCommon('issuer', issuer);
+    checkCommon('audience', audience);
     const common = { iss: issuer, aud: audience };
     return new TokenSigner(keyId, common, await loadKey(privateKey));
   }
@@ -156,6 +162,9 @@ export class TokenSigner {
     for (const field of ['name', 'avatarUrl'] as const)
       if (typeof (options[field] ?? '') !== 'string')
         throw invalid(field, `\`${field}\` is not a string.`, 'Pass a string, or leave it out.');
+    checkType('bulk', options.bulk, 'boolean');
+    if (!isObject(extra))
+      throw invalid('extra', `\`extra\` is ${kindOf(extra)}.`, 'Pass your claims by name.');
     const taken = Object.keys(extra).find((name) => RESERVED.has(name));
     if (taken !== undefined)
       throw invalid(
@@ -163,6 +172,7 @@ export class TokenSigner {
         `\`extra\` has the claim \`${taken}\`.`,
         'Pass it by its own option, or give your claim another name.',
       );
+    checkPlain(extra);
     const now = Date.now();
     const claims = {
       ...this._common,
@@ -195,6 +205,31 @@ export class TokenSigner {
     const { kty = '', crv, x, y, n, e } = await this._key.publicJwk();
     const jwk = { kty, crv, x, y, n, e, kid: this.keyId, alg: this.algorithm, use: 'sig' } as const;
     return JSON.parse(JSON.stringify(jwk)) as PublicJwk;
+  }
+}
+
+/** Check a claim that the server compares with a setting: a string, or several as `audience`. */
+function checkCommon(field: 'issuer' | 'audience', given: unknown): void {
+  if (given === undefined) return;
+  const isList = field === 'audience' && Array.isArray(given);
+  const names: readonly unknown[] = isList ? given : [given];
+  if (names.length && names.every((name) => typeof name === 'string' && name)) return;
+  const other = names.findIndex((name) => typeof name !== 'string');
+  const kind = `${isList ? 'contains' : 'is'} ${kindOf(names[other])}, not a string`;
+  throw invalid(
+    field,
+    `\`${field}\` ${other < 0 ? 'is empty' : kind}.`,
+    `Pass the \`jwt_${field}\` of the server's settings, or leave it out.`,
+  );
+}
+
+/** Check claims that are sent as JSON, which writes NaN as null. */
+function checkPlain(extra: object): void {
+  try {
+    checkData(extra, Number.POSITIVE_INFINITY, undefined, 'extra');
+  } catch (error) {
+    const { message, remedy } = error as InvalidPayload;
+    throw invalid('extra', message, remedy);
   }
 }
 

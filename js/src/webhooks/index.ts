@@ -16,7 +16,7 @@
 
 import { DEVELOPMENT } from '../build.js';
 import { InvalidOption, PubSubError } from '../errors.js';
-import { checkNames, kind } from '../settings/checks.js';
+import { checkNames, checkNumber, kind } from '../settings/checks.js';
 
 /** Maximum difference of the two clocks in milliseconds, including the transport. */
 const TOLERANCE = 300_000;
@@ -104,10 +104,11 @@ export async function verify(
   if (!secrets.length) throw invalidSecret('is empty');
   const keys = await Promise.all(secrets.map(keyOf));
   if (typeof headers !== 'object' || !headers)
-    throw new InvalidOption(`headers is ${kind(headers)}, not an object.`, {
-      field: 'headers',
-      remedy: 'Pass the headers of the request.',
-    });
+    throw wrong(
+      'headers',
+      `is ${kind(headers)}, not an object`,
+      'Pass the headers of the request.',
+    );
   const id = header(headers, 'webhook-id');
   const stamp = header(headers, 'webhook-timestamp');
   const given = header(headers, 'webhook-signature');
@@ -117,9 +118,9 @@ export async function verify(
       'webhook-timestamp',
       'Answer with 401: the sender is not a Hanzo PubSub server.',
     );
-  const bytes = typeof body === 'string' ? new TextEncoder().encode(body) : body;
+  const bytes = bytesOf(body);
   // A framework may have parsed it, or not have read it because of its type.
-  if (!ArrayBuffer.isView(bytes))
+  if (!bytes)
     throw new InvalidWebhook(
       'The body is not the bytes of the request.',
       'body',
@@ -146,20 +147,38 @@ export async function verify(
   return { id, sentAt, events: eventsOf(bytes) };
 }
 
+/** Options of `sign`. */
+export interface WebhookSignOptions {
+  /** The id of the delivery; not empty. */
+  readonly id: string;
+  /** Unix milliseconds from 0 to 999,999,999,999,999; truncated to a whole second. */
+  readonly sentAt: number;
+}
+
 /**
  * Create the three headers of a webhook, for tests of your receiver.
  *
- * @param sentAt Unix milliseconds; truncated to a whole second.
- * @throws InvalidOption `secret` is missing or empty, or starts with `whsec_` but is not base64
- *   after it.
+ * @throws InvalidOption An argument has a wrong type or is out of range, or `secret` starts with
+ *   `whsec_` but is not base64 after it; `field` names it.
  */
 export async function sign(
   body: Uint8Array | string,
   secret: string,
-  { id, sentAt }: { readonly id: string; readonly sentAt: number },
+  options: WebhookSignOptions,
 ): Promise<Record<'webhook-id' | 'webhook-timestamp' | 'webhook-signature', string>> {
+  checkNames('options', options, ['id', 'sentAt']);
+  const { id, sentAt } = options;
+  const bytes = bytesOf(body);
+  if (!bytes)
+    throw wrong('body', `is ${kind(body)}, not bytes or a string`, 'Pass the body that is sent.');
+  if (typeof id !== 'string' || !id)
+    throw wrong(
+      'id',
+      id === '' ? 'is empty' : `is ${kind(id)}, not a string`,
+      'Pass the id of the delivery.',
+    );
+  checkNumber('sentAt', sentAt, [0, 1e15 - 1, 'milliseconds']);
   const stamp = String(Math.floor(sentAt / 1000));
-  const bytes = typeof body === 'string' ? new TextEncoder().encode(body) : body;
   const digest = await crypto.subtle.sign(
     'HMAC',
     await keyOf(secret),
@@ -217,11 +236,7 @@ type Bytes = Uint8Array<ArrayBuffer>;
 
 function checkTolerance(tolerance: number): void {
   // Also if it is not a number, with which every age would be accepted.
-  if (!(tolerance > 0))
-    throw new InvalidOption(`tolerance is ${tolerance} ms.`, {
-      field: 'tolerance',
-      remedy: 'Pass more than 0.',
-    });
+  if (!(tolerance > 0)) throw wrong('tolerance', `is ${tolerance} ms`, 'Pass more than 0.');
 }
 
 function header(headers: WebhookHeaders, name: string): string {
@@ -257,8 +272,17 @@ function decode(base64: string): Bytes | undefined {
   }
 }
 
+function bytesOf(body: unknown): Uint8Array | undefined {
+  if (typeof body === 'string') return new TextEncoder().encode(body);
+  return ArrayBuffer.isView(body) ? (body as Uint8Array) : undefined;
+}
+
+function wrong(field: string, problem: string, remedy: string): InvalidOption {
+  return new InvalidOption(`${field} ${problem}.`, { field, remedy });
+}
+
 function invalidSecret(problem: string): InvalidOption {
-  return new InvalidOption(`secret ${problem}.`, { field: 'secret', remedy: SECRET_REMEDY });
+  return wrong('secret', problem, SECRET_REMEDY);
 }
 
 async function keyOf(secret: unknown): Promise<CryptoKey> {

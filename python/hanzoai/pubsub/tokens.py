@@ -17,6 +17,7 @@ Needs the extra `tokens`: ``pip install 'hanzoai.pubsub[tokens]'``. A key is mad
 from __future__ import annotations
 
 import json
+import sys
 import time
 import uuid
 from collections.abc import Iterable, Mapping
@@ -24,9 +25,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 from hanzoai.pubsub.claims import CLAIMS, identity_claims
 from hanzoai.pubsub.durations import seconds_of
-from hanzoai.pubsub.errors import InvalidOption, UsageError
+from hanzoai.pubsub.errors import InvalidOption, InvalidPayload, UsageError
+from hanzoai.pubsub.settings.checks import check_flag
 from hanzoai.pubsub.settings.checks import kind as kind_of
 from hanzoai.pubsub.values import Token
+from hanzoai.pubsub.wire.payloads import check_data
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,7 +64,8 @@ class TokenSigner:
         password: Password of an encrypted PEM.
 
     Raises:
-        InvalidOption: The key cannot be read, or has another type.
+        InvalidOption: The key cannot be read, or has another type; or another argument is empty or
+            has a wrong type. ``field`` names it.
         UsageError: The extra ``tokens`` is not installed.
     """
 
@@ -84,9 +88,16 @@ class TokenSigner:
         self._key, self.algorithm = _load(private_key, password)
         self._common: dict[str, object] = {}
         if issuer is not None:
+            if not isinstance(cast("object", issuer), str) or not issuer:
+                problem = "empty" if issuer == "" else f"{kind_of(issuer)}, not a string"
+                raise _invalid("issuer", f"`issuer` is {problem}.", _remedy("issuer"))
             self._common["iss"] = issuer
         if audience is not None:
-            self._common["aud"] = audience if isinstance(audience, str) else list(audience)
+            given = [audience] if isinstance(audience, str) else audience
+            names = _names("audience", given, _remedy("audience"))
+            if not names or "" in names:
+                raise _invalid("audience", "`audience` is empty.", _remedy("audience"))
+            self._common["aud"] = audience if isinstance(audience, str) else names
 
     def __repr__(self) -> str:
         return f"TokenSigner(key_id={self.key_id!r}, algorithm={self.algorithm!r})"
@@ -156,6 +167,7 @@ class TokenSigner:
                 raise _invalid(
                     field, f"`{field}` is {kind_of(text)}, not a string.", "Pass a string."
                 )
+        check_flag("bulk", bulk)
         seconds = seconds_of(cast("float | timedelta | None", ttl), "ttl")
         if seconds is None:
             raise _invalid("ttl", "`ttl` is None.", "Pass seconds or a timedelta, or leave it out.")
@@ -173,6 +185,10 @@ class TokenSigner:
                 f"`extra` has the claim `{taken[0]}`.",
                 "Pass it by its own argument, or give your claim another name.",
             )
+        try:
+            check_data(dict(extra or {}), sys.maxsize, path="extra")
+        except InvalidPayload as error:
+            raise _invalid("extra", error.message, error.remedy) from None
         now = time.time()
         claims: dict[str, object] = {
             **self._common,
@@ -189,13 +205,7 @@ class TokenSigner:
             "jti": uuid.uuid4().hex,
             **(extra or {}),
         }
-        try:
-            value = jwt.encode(claims, self._key, self.algorithm, headers={"kid": self.key_id})
-        except (TypeError, ValueError) as error:
-            # All other claims are checked.
-            raise _invalid(
-                "extra", "`extra` is not plain JSON.", "Pass strings, numbers, lists and dicts."
-            ) from error
+        value = jwt.encode(claims, self._key, self.algorithm, headers={"kid": self.key_id})
         return Token(value, expires_at=now + seconds)
 
     def jwks(self, *others: TokenSigner) -> dict[str, list[dict[str, Any]]]:
@@ -218,7 +228,11 @@ class TokenSigner:
         return {**jwk, "kid": self.key_id, "alg": self.algorithm, "use": "sig"}
 
 
-def _names(field: str, given: object) -> list[str]:
+def _remedy(field: str) -> str:
+    return f"Pass the `jwt_{field}` of the server's settings, or leave it out."
+
+
+def _names(field: str, given: object, remedy: str | None = None) -> list[str]:
     if isinstance(given, str):
         problem = "is a string, not a list of strings"
     elif isinstance(given, bytes) or not isinstance(given, Iterable):
@@ -229,7 +243,8 @@ def _names(field: str, given: object) -> list[str]:
         if other is _NONE:
             return cast("list[str]", names)
         problem = f"contains {kind_of(other)}, and a list of strings is needed"
-    raise _invalid(field, f"`{field}` {problem}.", f"Pass {field}=[…], with each id as a string.")
+    remedy = remedy or f"Pass {field}=[…], with each id as a string."
+    raise _invalid(field, f"`{field}` {problem}.", remedy)
 
 
 def _load(pem: str | bytes, password: str | bytes | None) -> tuple[Any, str]:

@@ -33,7 +33,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from hanzoai.pubsub.errors import InvalidOption, PubSubError
-from hanzoai.pubsub.settings.checks import kind
+from hanzoai.pubsub.settings.checks import check_number, check_text, kind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,6 +44,8 @@ TOLERANCE: Final = 300.0
 """Seconds that the clocks of both sides may differ, transport included."""
 
 _BYTES: Final = bytes | bytearray | memoryview
+
+_STAMP_MAX: Final = 10**12 - 1
 
 _PREFIX: Final = "whsec_"
 _VERSION: Final = "v1"
@@ -122,7 +124,7 @@ def verify(
         InvalidWebhook: A header is missing, the signature does not match, the request is too old
             or too new, or the body is not a batch of events. Answer with its ``status``.
         InvalidOption: ``secret`` is missing or empty, the text after ``whsec_`` is not Base64,
-            ``headers`` is not a mapping, or ``tolerance`` is not above 0.
+            ``headers`` is not a mapping of strings, or ``tolerance`` is not above 0.
     """
     _check_tolerance(tolerance)
     keys = [_key(each) for each in _secrets(secret)]
@@ -132,11 +134,19 @@ def verify(
             field="headers",
             remedy="Pass the headers of the request, or a dict of them.",
         )
-    found = {name.lower(): value for name, value in headers.items()}
+    found: dict[str, str] = {}
+    for name, value in headers.items():
+        if not isinstance(cast("object", name), str):
+            raise InvalidOption(
+                f"headers has a name that is {kind(name)}, not a string.",
+                field="headers",
+                remedy="Decode the names and values, as the headers of your framework do.",
+            )
+        found[name.lower()] = value
     identifier, stamp, given = (
         _header(found, f"webhook-{name}") for name in ("id", "timestamp", "signature")
     )
-    if not (stamp.isascii() and stamp.isdecimal() and len(stamp) <= 12):
+    if not (stamp.isascii() and stamp.isdecimal() and len(stamp) <= len(str(_STAMP_MAX))):
         raise InvalidWebhook(
             "The header webhook-timestamp is not a number of seconds.",
             field="webhook-timestamp",
@@ -180,12 +190,12 @@ def sign(body: bytes, secret: str, *, id: str, sent_at: float) -> dict[str, str]
     Args:
         body: The body that is sent.
         secret: The secret that you pass to `verify`.
-        id: The id of the delivery.
-        sent_at: Unix seconds; the fraction is dropped.
+        id: The id of the delivery; not empty.
+        sent_at: Unix seconds from 0 to 999,999,999,999; the fraction is dropped.
 
     Raises:
-        InvalidOption: ``body`` is not bytes, or ``secret`` is missing or empty, or not Base64
-            after ``whsec_``.
+        InvalidOption: An argument has a wrong type or is out of range, or ``secret`` is empty or
+            not Base64 after ``whsec_``; ``field`` names it.
     """
     if not isinstance(cast("object", body), _BYTES):
         raise InvalidOption(
@@ -193,7 +203,10 @@ def sign(body: bytes, secret: str, *, id: str, sent_at: float) -> dict[str, str]
             field="body",
             remedy="Encode the text, for example with json.dumps(...).encode().",
         )
-    stamp = str(int(sent_at))
+    check_text("id", id, "the id of the delivery")
+    if not id:
+        raise InvalidOption("id is empty.", field="id", remedy="Give the id of the delivery.")
+    stamp = str(int(check_number("sent_at", sent_at, 0, _STAMP_MAX, "Unix seconds")))
     (each,) = _secrets([secret])
     digest = base64.b64encode(_digest(_key(each), id, stamp, body)).decode()
     return {

@@ -155,11 +155,52 @@ test('wrong arguments are named', async () => {
     ['name', 'alice', { name: 7 as unknown as string }],
     ['avatarUrl', 'alice', { avatarUrl: 7 as unknown as string }],
     ['extra', 'alice', { extra: { sub: 'bob' } }],
+    ['extra', 'alice', { extra: null as unknown as Record<string, unknown> }],
+    ['extra', 'alice', { extra: [1] as unknown as Record<string, unknown> }],
+    ['extra', 'alice', { extra: { when: new Date() } }],
+    ['bulk', 'alice', { bulk: 'no' as unknown as boolean }],
     ['kind', 'alice', { kind: 'root' as 'user' }],
     ['orgz', 'alice', { orgz: [] } as object],
   ] as const) {
     await assert.rejects(signer.sign(user, options), { name: 'InvalidOption', field });
   }
+});
+
+test('an issuer or audience that no server accepts is named', async () => {
+  for (const [options, words] of [
+    [{ issuer: 5 }, /`issuer` is a number, not a string/],
+    [{ issuer: null }, /`issuer` is null, not a string/],
+    [{ issuer: '' }, /`issuer` is empty/],
+    [{ audience: 5 }, /`audience` is a number, not a string/],
+    [{ audience: [5] }, /`audience` contains a number, not a string/],
+    [{ audience: ['a', undefined] }, /`audience` contains undefined/],
+    [{ audience: [] }, /`audience` is empty/],
+    [{ audience: ['a', ''] }, /`audience` is empty/],
+  ] as const) {
+    const [field] = Object.keys(options) as ['issuer' | 'audience'];
+    const creating = TokenSigner.create(KEYS.EdDSA.privateKey, {
+      keyId: 'k',
+      ...(options as object),
+    });
+    await assert.rejects(creating, (error) => {
+      assert.ok(error instanceof InvalidOption);
+      assert.equal(error.field, field);
+      assert.match(error.message, words);
+      assert.ok(error.remedy.includes(`\`jwt_${field}\``));
+      return true;
+    });
+  }
+});
+
+test('a claim that is not JSON is named with its place', async () => {
+  const signer = await TokenSigner.create(KEYS.EdDSA.privateKey, { keyId: 'k' });
+  const signing = signer.sign('alice', { extra: { limits: [1, Number.NaN], absent: undefined } });
+  await assert.rejects(signing, (error) => {
+    assert.ok(error instanceof InvalidOption);
+    assert.equal(error.field, 'extra');
+    assert.match(error.message, /`extra\.limits\[1\]` is NaN/);
+    return error.remedy.length > 0;
+  });
 });
 
 test('no inspector shows the private key', async () => {
