@@ -183,6 +183,20 @@ async def test_without_a_server_a_client_logs_after_its_first_attempt_how_to_sta
     assert warning.startswith(f"No connection to {ps.url}: {refused} {remedy}")
 
 
+async def test_without_a_server_a_call_over_http_says_how_to_start_one() -> None:
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))  # and does not listen
+        rest_url = f"http://127.0.0.1:{held.getsockname()[1]}"
+        retry = RetryOptions(base=0.001, cap=0.001)
+        async with PubSubClient("ws://127.0.0.1:1/ws", "x", rest_url=rest_url, retry=retry) as ps:
+            with pytest.raises(ConnectionFailed) as raised:
+                await anext(ps.history("demo.a"))
+    assert raised.value.message.endswith("refused the connection: no program uses this port.")
+    assert raised.value.remedy == (
+        "Start the server, in development with `hanzo-pubsub serve --dev`, or correct the address."
+    )
+
+
 async def test_connections_that_are_lost_again_and_again_are_one_warning_for_each_reason(
     pubsub_memory: MemoryServer, caplog: pytest.LogCaptureFixture
 ) -> None:

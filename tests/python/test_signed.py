@@ -6,6 +6,7 @@ import asyncio
 import logging
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, cast
+from unittest.mock import MagicMock
 
 import pytest
 from websockets.asyncio.server import ServerConnection, serve
@@ -470,6 +471,14 @@ def test_a_url_that_is_not_a_websocket_url_is_rejected(url: Any) -> None:
 
 def test_the_blocking_client_cannot_carry_a_signed_topic() -> None:
     ps = PubSub("ws://127.0.0.1:1/ws", "t")
-    for client, kind in ((ps, "PubSub"), ("ws://127.0.0.1:1", "str")):
+    for client, kind in ((ps, "PubSub"), ("ws://127.0.0.1:1", "str"), (5, "int")):
         with pytest.raises(InvalidOption, match=f"`client` is {kind}, not PubSubClient"):
             SignedTopic(client=cast("Any", client), id=ID, key=KEY)
+
+
+def test_an_object_with_the_methods_of_a_client_carries_a_signed_topic() -> None:
+    double = MagicMock()
+    assert SignedTopic(client=double, id=ID, key=KEY).address
+    del double.publish
+    with pytest.raises(InvalidOption, match="`client` is MagicMock, not PubSubClient"):
+        SignedTopic(client=double, id=ID, key=KEY)

@@ -6,7 +6,7 @@ import { DEVELOPMENT } from '../build.js';
 import type { PubSub } from '../client.js';
 import { InvalidOption, UsageError } from '../errors.js';
 import { bytesOf } from '../payload_bytes.js';
-import { checkNames } from '../settings/checks.js';
+import { checkNames, kind } from '../settings/checks.js';
 import type { WebSocketConstructor } from '../settings/options.js';
 import {
   digest,
@@ -99,6 +99,8 @@ export class SignedTopic implements AsyncIterable<SignedMessage>, AsyncDisposabl
     const { url, client, key, signer, peer } = options;
     if ((url === undefined) === (client === undefined))
       throw wrong('url', 'Pass exactly one of `url` and `client`.');
+    const writes = Boolean(key || signer);
+    if (client !== undefined) checkClient(client, writes ? 'publish' : 'subscribe');
     if (key && signer) throw wrong('signer', 'Pass `key` or `signer`, not both.');
     if (signer && !options.owner)
       throw wrong('owner', 'A `signer` needs the `owner` whose key it has.');
@@ -119,7 +121,6 @@ export class SignedTopic implements AsyncIterable<SignedMessage>, AsyncDisposabl
       address = derived;
     }
     if (!address) throw wrong('topic', 'Pass `id` with `key` or `owner`, or `topic`.');
-    const writes = Boolean(key || signer);
     if (!id && (writes || !client)) throw wrong('id', 'Pass `id`: it is signed with each message.');
     this.address = address;
     this.owner = owner;
@@ -250,6 +251,15 @@ export class SignedTopic implements AsyncIterable<SignedMessage>, AsyncDisposabl
       void before.then(next);
     }
   }
+}
+
+/** Not by class: a program may pass an object with the same methods. */
+function checkClient(client: unknown, method: keyof Client): void {
+  if (typeof (Object(client) as Partial<Client>)[method] === 'function') return;
+  throw new InvalidOption(`\`client\` is ${kind(client)}, not a PubSub.`, {
+    field: 'client',
+    remedy: 'Pass a client, such as the result of `new PubSub(url)`.',
+  });
 }
 
 function payloadOf(payload: unknown): Uint8Array {

@@ -199,7 +199,7 @@ class PubSubClient:
 
     @property
     def url(self) -> str:
-        """The URL of the WebSocket; it never contains a token."""
+        """The URL of the WebSocket, or ``memory://NAME`` of a server in memory; without a token."""
         return self._environment.url or self._options.socket_url
 
     @property

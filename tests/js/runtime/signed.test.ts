@@ -557,6 +557,9 @@ test('the error names an invalid option', () => {
   const signer = async () => new Uint8Array(65);
   const cases: [SignedTopicOptions, string][] = [
     [{}, 'url'],
+    [{ client: 5 as never, id: ID, key: KEY }, 'client'],
+    [{ client: null as never, id: ID, key: KEY }, 'client'],
+    [{ client: { subscribe: signer } as never, id: ID, key: KEY }, 'client'],
     [{ url, id: ID }, 'topic'],
     [{ url, id: ID, key: KEY, signer }, 'signer'],
     [{ url, id: ID, signer }, 'owner'],

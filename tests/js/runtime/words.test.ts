@@ -587,6 +587,8 @@ test('without a server, a client logs after its first attempt how to start one',
   const text = await bounded(logged.promise, 'the warning');
   assert.match(text, /^No connection to ws:\S+: 127\.0\.0\.1:1 cannot be reached: ECONNREFUSED\. /);
   assert.match(text, / Start the server, in development with `hanzo-pubsub serve --dev`, or /);
+  const { remedy } = await received(ps.history('demo.a').next());
+  assert.match(remedy, /Start the server, in development with `hanzo-pubsub serve --dev`, or /);
   await ps.close({ timeout: 0 });
   await late;
 });

@@ -150,7 +150,7 @@ class PubSub:
 
     @property
     def url(self) -> str:
-        """The URL of the WebSocket; it never contains a token."""
+        """The URL of the WebSocket, or ``memory://NAME`` of a server in memory; without a token."""
         return self._client.url
 
     @property

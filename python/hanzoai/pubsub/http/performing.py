@@ -35,7 +35,7 @@ from hanzoai.pubsub.http.address import doubt_address, doubt_port
 from hanzoai.pubsub.http.connection import LOST, authorization, body_of, make_client
 from hanzoai.pubsub.http.library import httpx
 from hanzoai.pubsub.http.problems import body_without_token, describe_answer, read_error
-from hanzoai.pubsub.http.status import why_no_proxy, why_unreachable, without_frames
+from hanzoai.pubsub.http.status import remedy_of, why_no_proxy, why_unreachable, without_frames
 from hanzoai.pubsub.randomness import RANDOM
 from hanzoai.pubsub.settings.proxies import host_of, http_proxy
 
@@ -338,7 +338,12 @@ class Performer:
                 raise _Failed(_lost(call, error), again=again, unknown=True) from None
             proxy = host_of(http_proxy(self._options))
             reason = why_unreachable(error, self._host, proxy, port=self._port)
-            failed = ConnectionFailed(reason, topic=call.topic, cause=without_frames(error))
+            failed = ConnectionFailed(
+                reason,
+                remedy=remedy_of(reason),
+                topic=call.topic,
+                cause=without_frames(error),
+            )
             doubt_address(failed, self._options)
             raise _Failed(failed, again=again, unknown=False) from None
 

@@ -9,8 +9,10 @@ import time
 from datetime import UTC
 from typing import Final, cast
 
-REFUSED: Final = "refused the connection: no program uses this port."
-"""How a sentence ends about a host on which no program listens at the port."""
+_REFUSED: Final = "refused the connection: no program uses this port."
+_START: Final = (
+    "Start the server, in development with `hanzo-pubsub serve --dev`, or correct the address."
+)
 _CLOSE_CODES: Final = {
     401: 4401,
     403: 4403,
@@ -118,7 +120,7 @@ def why_unreachable(
                     )
                 return f"The host name {proxy or host} cannot be resolved."
             case ConnectionRefusedError():
-                return f"{dialed} {REFUSED}"
+                return f"{dialed} {_REFUSED}"
             case ConnectionResetError() | BrokenPipeError():
                 return f"{either} reset the connection."
             case TimeoutError():
@@ -134,6 +136,15 @@ def why_unreachable(
             case _:
                 continue
     return f"{either} cannot be reached ({type(error).__name__})."
+
+
+def remedy_of(reason: str) -> str | None:
+    """The remedy for the likely cause of a failure; None if the reason names no such cause.
+
+    Args:
+        reason: Why the host cannot be reached. A proxy says nothing about the server.
+    """
+    return _START if reason.endswith(_REFUSED) and not reason.startswith("The proxy ") else None
 
 
 def without_frames(error: Exception) -> Exception:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from hanzoai.pubsub.errors import ConnectionFailed, OperationTimeout, PubSubError, from_code
 from hanzoai.pubsub.generated.errors import CODES
-from hanzoai.pubsub.http.status import REFUSED
+from hanzoai.pubsub.http.status import remedy_of
 from hanzoai.pubsub.log_text import log_text
 from hanzoai.pubsub.session.events import TIMEOUTS, code_of
 
@@ -36,9 +36,6 @@ _PATIENCE: Final = 4
 """Failures before a client warns of an outage that began with a restart of the server."""
 _REASONS_MAX: Final = 8
 """Reasons that a client logs, at most, before it has a stable connection."""
-_START_REMEDY: Final = (
-    "Start the server, in development with `hanzo-pubsub serve --dev`, or correct the address."
-)
 _FETCH_REMEDY: Final = "Let `get_token` return within `fetch_timeout`, 10 s by default."
 
 
@@ -130,8 +127,8 @@ class Failures:
             return from_code(last, message, topic=topic, remedy=remedy, cause=self.cause)
         known = CODES.get(str(last)) if code is None and last != "timeout" else None
         remedy = None if known is None else known.remedy
-        if self._is_refused:
-            remedy = _START_REMEDY
+        if self.last is not None:
+            remedy = remedy_of(self.last.reason) or remedy
         return ConnectionFailed(message, code=code, topic=topic, remedy=remedy)
 
     def describe_state(self) -> str:
@@ -152,12 +149,6 @@ class Failures:
     def _outage_seconds(self) -> float:
         return self._clock.now() - self._disconnected_since[1]
 
-    @property
-    def _is_refused(self) -> bool:
-        """Whether no program listens at the address; a proxy says nothing about the server."""
-        reason = "" if self.last is None else self.last.reason
-        return reason.endswith(REFUSED) and not reason.startswith("The proxy ")
-
     def remedy(self, usual: str | None) -> str | None:
         """The remedy of the last failure; without a failure, the usual one."""
         if self.last is None:
@@ -166,8 +157,8 @@ class Failures:
             return self.cause.remedy if isinstance(self.cause, PubSubError) else _TOKEN_REMEDY
         if self.last.reason == TIMEOUTS["fetch"].message:
             return _FETCH_REMEDY
-        if self._is_refused:
-            return _START_REMEDY
+        if (start := remedy_of(self.last.reason)) is not None:
+            return start
         lost = self.last.code in (None, 1006, "timeout")
         known = CODES.get("connection_failed" if lost else str(self.last.code))
         return usual if known is None else known.remedy

@@ -71,8 +71,9 @@ class SignedTopic:
     ) -> None:
         if (url is None) == (client is None):
             raise _wrong("url", "Pass exactly one of `url` and `client`.")
+        writes = key is not None or signer is not None
         if client is not None:
-            _check_client(client)
+            _check_client(client, "publish" if writes else "subscribe")
         if key is not None and signer is not None:
             raise _wrong("signer", "Pass `key` or `signer`, not both.")
         if signer is not None and owner is None:
@@ -93,7 +94,6 @@ class SignedTopic:
             address = derived
         if address is None:
             raise _wrong("topic", "Pass `id` with `key` or `owner`, or `topic`.")
-        writes = key is not None or signer is not None
         if known is None and (writes or client is None):
             raise _wrong("id", "Pass `id`: it is signed with each message.")
         self.address = address
@@ -257,9 +257,11 @@ class SignedTopic:
         return f"<SignedTopic {self.name}>"
 
 
-def _check_client(client: object) -> None:
-    # Not by class: a program may pass an object with the same methods.
-    if isinstance(client, str) or hasattr(client, "__enter__"):
+def _check_client(client: object, method: str) -> None:
+    # Not by class: a program may pass an object with the same methods. Unlike the blocking client,
+    # a mock also supports `async with`.
+    is_blocking = hasattr(client, "__enter__") and not hasattr(client, "__aenter__")
+    if is_blocking or not callable(getattr(client, method, None)):
         raise InvalidOption(
             f"`client` is {kind(client)}, not PubSubClient.",
             field="client",
