@@ -649,7 +649,7 @@ async def test_rejected_publishes_are_logged_once_a_minute_and_until_one_is_acce
     lane = lane_to(store, Load(), tasks)
     clock: Any = Clock()
     log: Any = lane._log
-    lane._loop = log._failures._loop = clock
+    lane._loop = log._loop = log._failures._loop = clock
     logged: list[list[str]] = []
 
     def take_log() -> None:
@@ -702,6 +702,37 @@ async def test_rejections_of_several_shards_are_logged_once_until_all_are_over(
     log.refused("shard 1", None)
     log.accepted("shard 1")
     assert caplog.messages[3:] == ["Redis accepts publishes again"]
+
+
+async def test_a_shard_without_further_publishes_delays_the_report_of_recovery_by_a_minute(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    log: Any = PublishLog(logging.getLogger("test"))
+    log._loop = log._failures._loop = clock = Clock()
+    log.refused("idle shard", "Redis is away")
+    clock.advance(1)
+    log.refused("shard", "Redis is away")
+    log.accepted("shard")
+    clock.advance(LOG_EVERY / 2)
+    log.refused("late shard", "Redis is away")
+    clock.advance(LOG_EVERY - 1)
+    assert caplog.messages == ["Redis is away"]
+    clock.advance(1)
+    assert caplog.messages[1:] == ["Redis accepts publishes again"]
+    # All of them count as recovered.
+    log.refused("shard", "Redis is away")
+    log.accepted("shard")
+    assert caplog.messages[2:] == ["Redis is away", "Redis accepts publishes again"]
+
+
+async def test_a_closed_writer_logs_no_recovery_later(caplog: pytest.LogCaptureFixture) -> None:
+    log: Any = PublishLog(logging.getLogger("test"))
+    log.refused("idle shard", None)
+    log.refused("shard", None)
+    log.accepted("shard")
+    log.close()
+    assert log._timer.cancelled()
+    assert caplog.messages == []
 
 
 async def test_a_publish_that_a_new_connection_performs_ends_the_report_of_rejections(

@@ -75,7 +75,8 @@ class FailureLog:
 class PublishLog:
     """Logs that Redis rejects publishes, and that it accepts all of them again.
 
-    If a server of a cluster fails, it rejects those of all its shards at the same time.
+    If a server of a cluster fails, it rejects those of all its shards at the same time. A shard
+    that rejects no publish for `LOG_EVERY` counts as recovered, because it may get no further one.
 
     Args:
         logger: Writes the lines.
@@ -84,8 +85,10 @@ class PublishLog:
     def __init__(self, logger: logging.Logger) -> None:
         self._logger = logger
         self._failures = FailureLog(logger, logging.ERROR)
-        # Lanes whose rejections are logged.
-        self._logged: set[object] = set()
+        self._loop = asyncio.get_running_loop()
+        # Lanes whose rejections are logged, with the time of the last one.
+        self._refused_at: dict[object, float] = {}
+        self._timer: asyncio.TimerHandle | None = None
 
     def refused(self, lane: object, line: str | None) -> None:
         """Publishes of a lane are rejected.
@@ -94,15 +97,28 @@ class PublishLog:
             lane: The queue of a shard, or of all shards.
             line: States the cause; None if another log has it.
         """
-        if line is None or self._failures.note(line) or self._logged:
-            self._logged.add(lane)
+        if line is None or self._failures.note(line) or self._refused_at:
+            self._refused_at[lane] = self._loop.time()
 
     def accepted(self, lane: object) -> None:
         """Redis accepts the publishes of a lane again."""
-        if lane in self._logged:
-            self._logged.discard(lane)
-            if not self._logged:
-                self._logger.warning("Redis accepts publishes again")
+        if self._refused_at.pop(lane, None) is not None:
+            self._note_recovery()
+
+    def close(self) -> None:
+        """Log no recovery any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _note_recovery(self) -> None:
+        """Log it, or wait for the lanes that rejected publishes shortly before."""
+        self.close()
+        until = max(self._refused_at.values(), default=0.0) + LOG_EVERY
+        if self._refused_at and self._loop.time() < until:
+            self._timer = self._loop.call_at(until, self._note_recovery)
+            return
+        self._refused_at.clear()
+        self._logger.warning("Redis accepts publishes again")
 
 
 class FeedLog:

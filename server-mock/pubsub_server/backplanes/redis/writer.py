@@ -137,7 +137,7 @@ class Writer:
         self._patience = patience
         self._load = Load()
         self._tasks = Tasks(asyncio.get_running_loop(), logger, "writer")
-        log = PublishLog(logger)
+        self._log = log = PublishLog(logger)
         self._lanes = [
             Lane(link, layout, memory, patience, self._load, self._tasks, log) for _ in layout.lanes
         ]
@@ -173,6 +173,7 @@ class Writer:
         """Finish what waits, refuse what comes."""
         await asyncio.gather(*(lane.close() for lane in self._lanes))
         await self._tasks.wait(self._patience)
+        self._log.close()
 
 
 class _Join:
