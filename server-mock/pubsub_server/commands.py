@@ -118,10 +118,11 @@ def _serve(argv: Sequence[str]) -> int:
     only_check = bool(options.pop("check_config"))
     worker = options.pop("worker")
     named = options.pop("config")
-    if named == "":
-        parser.error("--config is empty; give the path of a file, or leave the flag out")
-    file = named or os.environ.get("HANZO_PUBSUB_CONFIG")
-    path = Path(str(file)) if file else None
+    file = os.environ.get("HANZO_PUBSUB_CONFIG") if named is None else str(named)
+    if file == "":
+        source = "HANZO_PUBSUB_CONFIG" if named is None else "--config"
+        parser.error(f"{source} is empty; give the path of a file, or leave it out")
+    path = None if file is None else Path(file)
     if only_check:
         return _check(config_sources.examine(options, os.environ, path))
     try:

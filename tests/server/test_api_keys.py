@@ -298,6 +298,10 @@ async def test_clients_are_served_while_a_large_file_is_read(
         (f"keys: [{{id: a, user: 007, sha256: {DIGEST}}}]", "YAML reads `007` as the number 7"),
         (f"keys: [{{id: a, user: b, sha256: {DIGEST}, role: x}}]", "`role`"),
         (f"keys: [{{id: a, user: b, sha256: {DIGEST}, kind: root}}]", "`kind`"),
+        (
+            f"keys: [{{id: a, user: b, sha256: {DIGEST}, expires_at: }}]",
+            "key 1: `expires_at` is empty; leave it out for a key that does not expire",
+        ),
         (f"keys: [{{id: a, user: b, sha256: {DIGEST}, expires_at: 7}}]", "`expires_at`"),
         (
             f"keys: [{{id: a, user: b, sha256: {DIGEST}, expires_at: soon}}]",

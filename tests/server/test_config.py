@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -11,10 +12,18 @@ import yaml
 
 from pubsub_server import commands, preflight
 from pubsub_server.settings.config import Settings
-from pubsub_server.settings.sources import MASK, SettingsError, add_flags, dump, load
+from pubsub_server.settings.sources import (
+    MASK,
+    PROTECTIVE,
+    SettingsError,
+    add_flags,
+    dump,
+    load,
+)
 from pubsub_server.settings.unread_variables import unread_variables
 
 SPEC = Path(__file__).parents[2] / "spec" / "defaults.yaml"
+SETTINGS_PAGE = SPEC.parents[1] / "docs" / "operate" / "settings.md"
 SECRET = "0123456789abcdef-very-secret"
 
 
@@ -449,16 +458,75 @@ def test_an_empty_path_is_named_as_such(name: str, tmp_path: Path) -> None:
     assert str(of_flag.value) == f"{name} (flag --{name.replace('_', '-')}): {empty}"
 
 
+@pytest.mark.parametrize("name", sorted(PROTECTIVE))
+def test_an_empty_value_is_an_error_where_the_server_would_check_or_encrypt_less(
+    name: str, tmp_path: Path
+) -> None:
+    variable = f"HANZO_PUBSUB_{name.upper()}"
+    file = tmp_path / "pubsub.yaml"
+    for text in ("", '""'):
+        file.write_text(f"{name}: {text}\n", encoding="utf-8")
+        assert problems(file=file).startswith(f"{name} (file {file}): ")
+    assert problems(environ={variable: ""}).startswith(f"{name} (environment {variable}): ")
+    assert problems({name: ""}).startswith(f"{name} (flag --{name.replace('_', '-')}): ")
+
+
+def test_the_documentation_names_the_settings_that_must_not_be_empty() -> None:
+    text = SETTINGS_PAGE.read_text(encoding="utf-8")
+    named = text.partition("check or encrypt less:")[2].partition("\n\n")[0]
+    assert re.findall(r"`(\w+)`", named) == sorted(PROTECTIVE)
+
+
 @pytest.mark.parametrize(
-    ("name", "expected"),
+    ("text", "expected"),
     [
-        ("jwt_audience", "is empty; name an audience, or leave the setting out to accept any"),
-        ("jwt_issuer", "must not be empty"),
+        ('jwt_audience: ""', "name an audience, or leave the setting out to accept any"),
+        ("jwt_audience: []", "name an audience, or leave the setting out to accept any"),
+        ('jwt_audience: [""]', "name an audience, or leave the setting out to accept any"),
+        ('jwt_audience: [app, " "]', "name an audience, or leave the setting out to accept any"),
+        ('jwt_issuer: " "', "name the issuer, or leave the setting out to accept any"),
+        ('cors_origins: " "', "list the origins, or use * for all"),
+        ('cors_origins: [""]', "is not an origin"),
+        ('mesh_key: "                "', "has 0 of at least 16 characters"),
+        (
+            'webhooks: [{url: "http://a", secret: "                "}]',
+            "has 0 of at least 16 characters",
+        ),
+        ('signed_peers: [""]', "an empty text is not HOST:PORT; write broker.example:1634"),
+        ('audit_kafka: [""]', "an empty text is not `host:port`"),
+        ('trusted_proxies: [""]', "give addresses or networks"),
     ],
 )
-def test_an_empty_variable_does_not_turn_off_a_check_of_tokens(name: str, expected: str) -> None:
-    with pytest.raises(SettingsError, match=expected):
-        load({name: ""})
+def test_a_blank_text_does_not_count_as_a_value(text: str, expected: str, tmp_path: Path) -> None:
+    file = tmp_path / "pubsub.yaml"
+    file.write_text(text + "\n", encoding="utf-8")
+    assert expected in problems(file=file)
+
+
+def test_a_list_without_origins_allows_no_pages() -> None:
+    assert load({"cors_origins": []}).cors_origins == ()
+
+
+@pytest.mark.parametrize(
+    "peer",
+    [
+        "broker",
+        "broker:",
+        "broker:0",
+        "broker:65536",
+        "/ip4/192.0.2.1/tcp/1634",
+        "https://broker:1634",
+        "*:1634",
+        "2001:db8::1:1634",
+    ],
+)
+def test_a_broker_of_signed_topics_has_a_host_and_a_port(peer: str) -> None:
+    assert problems({"signed_peers": f"a.example:1, {peer}"}).startswith(
+        f'signed_peers (flag --signed-peers): got "a.example:1, {peer}"; {peer} is not HOST:PORT;'
+        " write broker.example:1634, IPv6 as [ADDRESS]:1634, or * for all"
+    )
+    peers = ("*", "[2001:db8::1]:65535", "a-b.example:1")
+    assert load({"signed_peers": ",".join(peers)}).signed_peers == peers
 
 
 def test_a_name_with_another_format_is_described_in_words() -> None:
@@ -594,11 +662,13 @@ def test_a_certificate_without_its_key_is_one_problem(
 
 
 def test_an_empty_path_of_the_file_of_settings_is_not_the_same_as_none(
-    capsys: pytest.CaptureFixture[str],
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert commands.serve(("--dev", "--config", "", "--check-config")) == 2
-    message = json.loads(capsys.readouterr().err)["message"]
-    assert message.startswith("--config is empty; give the path of a file, or leave the flag out")
+    monkeypatch.setenv("HANZO_PUBSUB_CONFIG", "")
+    for flags, source in (((), "HANZO_PUBSUB_CONFIG"), (("--config", ""), "--config")):
+        assert commands.serve(("--dev", *flags, "--check-config")) == 2
+        message = json.loads(capsys.readouterr().err)["message"]
+        assert message.startswith(f"{source} is empty; give the path of a file, or leave it out")
 
 
 def test_a_value_after_a_switch_is_explained(capsys: pytest.CaptureFixture[str]) -> None:

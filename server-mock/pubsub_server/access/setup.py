@@ -132,7 +132,7 @@ def build_authenticator(
                 # A client receives `unavailable` before `auth_deadline` ends its connection.
                 patience=min(settings.jwks_timeout, settings.auth_deadline / 2) / 1000,
             ),
-            audiences=settings.jwt_audience,
+            audiences=settings.jwt_audience or (),
             issuer=settings.jwt_issuer,
             leeway=settings.jwt_leeway / 1000,
             claims=settings.jwt_claims,

@@ -206,7 +206,7 @@ def _entry(entry: object) -> tuple[str, Identity]:
         raise ValueError("`user` is missing; it is the id of the user")
     claims = {
         **{k: v for k, v in fields.items() if k not in {"sha256", "expires_at"}},
-        "exp": _expiry(fields.get("expires_at")),
+        "exp": _expiry(fields["expires_at"]) if "expires_at" in fields else None,
     }
     try:
         return digest.lower(), identity_from_claims(claims, _NAMES)
@@ -217,9 +217,9 @@ def _entry(entry: object) -> tuple[str, Identity]:
         raise ValueError(f"`{error.claim}` is not {error.expected}{quoted}") from None
 
 
-def _expiry(value: object) -> float | None:
+def _expiry(value: object) -> float:
     if value is None:
-        return None
+        raise ValueError("`expires_at` is empty; leave it out for a key that does not expire")
     # YAML reads a date as a `date` or `datetime`, unless it is quoted.
     text = value.isoformat() if isinstance(value, date) else value
     try:

@@ -26,12 +26,15 @@ from pubsub_server.settings.formats import (
     Claims,
     Host,
     HttpUrl,
+    Issuer,
+    Key,
     ListenAddress,
     Networks,
     NodeAddress,
     NodeAddresses,
     Origins,
     PageSize,
+    Peers,
     SignedTopics,
     SocketUrl,
     SpUrl,
@@ -166,7 +169,7 @@ class Settings(BaseModel):
         " OWNER is 40 hex digits. ID is 64 hex digits, or another text, which is hashed. The entry"
         " `signed` of `listener_identities` is the publisher.",
     )
-    signed_peers: Items = Field(
+    signed_peers: Peers = Field(
         default=(),
         description="Brokers that the `peer` of a socket may name, as `HOST:PORT`; `*` allows"
         " all. A development server also allows loopback addresses.",
@@ -243,9 +246,8 @@ class Settings(BaseModel):
         description="Maximum unsent bytes per node of the mesh. The node closes a connection "
         "above it.",
     )
-    mesh_key: SecretStr | None = Field(
+    mesh_key: Key | None = Field(
         default=None,
-        min_length=16,
         description="Shared key of the nodes, at least 16 characters. Set it in "
         "`HANZO_PUBSUB_MESH_KEY` or in the file, because other users can see flags.",
     )
@@ -318,12 +320,12 @@ class Settings(BaseModel):
         default=None,
         description="URL of the JWKS of IAM. Default: `iam_url` with `/.well-known/jwks.json`.",
     )
-    jwt_audience: Audiences = Field(
-        default=(), description="Accepted values of the `aud` claim. Empty accepts any audience."
-    )
-    jwt_issuer: str | None = Field(
+    jwt_audience: Audiences | None = Field(
         default=None,
-        min_length=1,
+        description="Accepted values of the `aud` claim. Default: accept any audience.",
+    )
+    jwt_issuer: Issuer | None = Field(
+        default=None,
         description="Required value of the `iss` claim. Default: accept any issuer.",
     )
     jwt_claims: Claims = Field(

@@ -110,6 +110,15 @@ def compose(text: str) -> yaml.Node | None:
     return yaml.compose(text, SafeLoader)
 
 
+def blank_keys(text: str) -> frozenset[str]:
+    """Keys of a mapping that `parse` accepts whose value is nothing, not even `null`, or `""`."""
+    root = compose(text)
+    pairs: list[tuple[yaml.Node, yaml.Node]] = (
+        root.value if isinstance(root, yaml.MappingNode) else []
+    )
+    return frozenset(str(key.value) for key, value in pairs if value.value == "")
+
+
 def mapping(value: object) -> dict[str, object] | None:
     """The value as a mapping with text keys, or None if it is not a mapping."""
     if not isinstance(value, dict):

@@ -12,6 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, f
 from hanzoai.pubsub.errors import InvalidTopic
 from hanzoai.pubsub.topics import validate_pattern
 from pubsub_server.auth.identity import Identity
+from pubsub_server.settings.formats import long_enough
 from pubsub_server.settings.kinds import seconds
 
 
@@ -82,11 +83,9 @@ class Webhook(BaseModel):
 
     @field_validator("secret")
     @classmethod
-    def _long_enough(cls, secret: SecretStr) -> SecretStr:
-        if len(secret.get_secret_value()) < 16:
-            raise ValueError("must have at least 16 characters")
+    def _usable(cls, secret: SecretStr) -> SecretStr:
         signing_key(secret.get_secret_value())
-        return secret
+        return long_enough(secret)
 
 
 def _age(value: object) -> object:

@@ -8,7 +8,7 @@ from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING, Annotated, Final
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator
+from pydantic import AfterValidator, BeforeValidator, SecretStr
 
 from hanzoai.pubsub.claims import CLAIMS
 from pubsub_server.settings.addresses import parse_address, parse_node_address, parse_sp_url
@@ -20,9 +20,11 @@ if TYPE_CHECKING:
 _ORIGIN: Final = re.compile(r"\*|null|[a-z][a-z0-9+.-]*://[^/?#@\sA-Z]+", re.ASCII)
 _SOCKET_URL: Final = re.compile(r"wss?://[a-zA-Z0-9.\[\]:-]+(?:/[a-zA-Z0-9._~/-]*)?", re.ASCII)
 _HOST: Final = re.compile(r"[A-Za-z0-9_-]{1,63}(?:\.[A-Za-z0-9_-]{1,63})*\.?", re.ASCII)
-_BROKER: Final = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):\d{1,5}", re.ASCII)
-
+_BROKER: Final = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):(\d{1,5})", re.ASCII)
 _SIGNED_TOPIC: Final = re.compile(r"[0-9a-fA-F]{40}:.+", re.ASCII | re.DOTALL)
+
+KEY_LENGTH: Final = 16
+"""Minimum characters of a shared key."""
 
 
 def _parsed(parse: Callable[[str], object]) -> Callable[[str | None], str | None]:
@@ -50,11 +52,28 @@ def _port_as_text(value: object) -> object:
     return str(value) if isinstance(value, int) else value
 
 
-def _audiences(value: object) -> object:
-    """An empty text is more likely an empty variable than the wish to accept any audience."""
-    if isinstance(value, str) and not value.strip(", "):
+def _audiences(audiences: tuple[str, ...]) -> tuple[str, ...]:
+    if not all(each.strip() for each in audiences or ("",)):
         raise ValueError("is empty; name an audience, or leave the setting out to accept any")
-    return value
+    return audiences
+
+
+def _issuer(issuer: str) -> str:
+    if not issuer.strip():
+        raise ValueError("is empty; name the issuer, or leave the setting out to accept any")
+    return issuer
+
+
+def long_enough(key: SecretStr) -> SecretStr:
+    """The key.
+
+    Raises:
+        ValueError: It has fewer than `KEY_LENGTH` characters, without blanks around it.
+    """
+    length = len(key.get_secret_value().strip())
+    if length < KEY_LENGTH:
+        raise ValueError(f"has {length} of at least {KEY_LENGTH} characters")
+    return key
 
 
 def _node_addresses(addresses: tuple[str, ...]) -> tuple[str, ...]:
@@ -77,11 +96,26 @@ def _signed_topics(topics: tuple[str, ...]) -> tuple[str, ...]:
     return topics
 
 
+def _is_broker(text: str) -> bool:
+    match = _BROKER.fullmatch(text)
+    return match is not None and 0 < int(match[1]) <= 65_535
+
+
 def _brokers(brokers: tuple[str, ...]) -> tuple[str, ...]:
-    for broker in brokers:
-        if not _BROKER.fullmatch(broker):
-            raise ValueError(f"{broker} is not `host:port`")
+    for each in brokers:
+        if not _is_broker(each):
+            raise ValueError(f"{each or 'an empty text'} is not `host:port`")
     return brokers
+
+
+def _peers(peers: tuple[str, ...]) -> tuple[str, ...]:
+    for each in peers:
+        if each != "*" and not _is_broker(each):
+            raise ValueError(
+                f"{each or 'an empty text'} is not HOST:PORT; write broker.example:1634, IPv6 as"
+                " [ADDRESS]:1634, or * for all"
+            )
+    return peers
 
 
 def _http(url: str) -> None:
@@ -103,6 +137,12 @@ def _networks(proxies: tuple[str, ...]) -> tuple[str, ...]:
         except ValueError as error:
             raise ValueError(f"{error}; give addresses or networks, 10.0.0.0/24") from None
     return proxies
+
+
+def _named_origins(origins: object) -> object:
+    if isinstance(origins, str) and not origins.strip(", "):
+        raise ValueError("is empty; list the origins, or use * for all")
+    return origins
 
 
 def _origins(origins: tuple[str, ...]) -> tuple[str, ...]:
@@ -155,12 +195,18 @@ SignedTopics = Annotated[Items, AfterValidator(_signed_topics)]
 """A list of `OWNER:ID`."""
 SocketUrl = Annotated[str | None, AfterValidator(_parsed(_socket))]
 HttpUrl = Annotated[str | None, AfterValidator(_parsed(_http))]
-Audiences = Annotated[Items, BeforeValidator(_audiences)]
-"""Audiences of tokens. An empty text is rejected."""
+Audiences = Annotated[Items, AfterValidator(_audiences)]
+"""Audiences of tokens, at least one."""
+Issuer = Annotated[str, AfterValidator(_issuer)]
+"""The issuer of tokens, not blank."""
+Key = Annotated[SecretStr, AfterValidator(long_enough)]
+"""A shared key of at least `KEY_LENGTH` characters."""
 Brokers = Annotated[Items, AfterValidator(_brokers)]
 """Kafka brokers, each as `host:port`."""
+Peers = Annotated[Items, AfterValidator(_peers)]
+"""Brokers of signed topics, each as `HOST:PORT`, or `*`."""
 Networks = Annotated[Items, AfterValidator(_networks)]
-Origins = Annotated[Items, AfterValidator(_origins)]
+Origins = Annotated[Items, AfterValidator(_origins), BeforeValidator(_named_origins)]
 """Origins, as browsers send them in `Origin`."""
 Claims = Annotated[dict[str, str], AfterValidator(_claims)]
 """Names of claims in tokens, by field of an identity."""

@@ -52,6 +52,27 @@ _PLACEHOLDERS = {
 CLIENT_VARIABLES = frozenset({"URL", "TOKEN", "REST_URL", "SPEED", "CONFIG", "SOAK"})
 """Variables with the same prefix that are not settings."""
 
+PROTECTIVE = frozenset(
+    {
+        "audit_kafka_ca",
+        "audit_kafka_tls",
+        "contract",
+        "cors_origins",
+        "jwt_audience",
+        "jwt_issuer",
+        "listener_client_ca",
+        "mesh_key",
+        "mesh_tls_ca",
+        "mesh_tls_cert",
+        "mesh_tls_key",
+        "rules",
+    }
+)
+"""Settings without which the server checks or encrypts less.
+
+An empty variable or key of one is an error: it is more likely a value that was not filled in.
+"""
+
 MASK = "********"
 
 _OBJECTS = frozenset(
@@ -223,7 +244,8 @@ def unknown_flag(flag: str) -> str:
 def _from_file(file: Path, problems: list[str]) -> dict[str, _Given] | None:
     source = f"file {file}"
     try:
-        loaded = documents.parse(documents.read(file))
+        text = documents.read(file)
+        loaded = documents.parse(text)
     except documents.DocumentError as error:
         problems.append(f"config ({source}): {error}")
         return None
@@ -234,13 +256,14 @@ def _from_file(file: Path, problems: list[str]) -> dict[str, _Given] | None:
         problems.append(f"config ({source}): must be a mapping of setting names to values")
         return None
     found: dict[str, _Given] = {}
+    empty = PROTECTIVE & documents.blank_keys(text)
     for name, value in values.items():
         if name not in Settings.model_fields:
             problems.append(_unknown(name, source))
-        elif value is not None:
+        elif value is not None or name in empty:
             if isinstance(value, str) and value and _is_path(name):
                 value = str(file.parent / value)
-            found[name] = _Given(value, source)
+            found[name] = _Given("" if value is None else value, source)
     return found
 
 
@@ -251,10 +274,10 @@ def _from_environment(environ: Mapping[str, str], problems: list[str]) -> dict[s
         if environ.get(name)
     }
     for variable, value in environ.items():
-        if not variable.startswith(PREFIX) or not value:
-            continue
         name = variable.removeprefix(PREFIX)
-        if name in CLIENT_VARIABLES:
+        if name == variable or name in CLIENT_VARIABLES:
+            continue
+        if not value and name.lower() not in PROTECTIVE:
             continue
         if name.lower() in Settings.model_fields:
             found[name.lower()] = _Given(value, f"environment {variable}")
@@ -339,12 +362,10 @@ _REASONS: Mapping[str, str] = {
 def _reason(detail: ErrorDetails) -> str:
     if found := _REASONS.get(detail["type"]):
         return found
-    if detail["type"] == "string_too_short" and detail["input"] == "":
+    if detail["type"] == "too_short" or (
+        detail["type"] == "string_too_short" and detail["input"] == ""
+    ):
         return "must not be empty"
-    if detail["type"] == "too_short":
-        bounds = detail.get("ctx", {})
-        least, given = bounds["min_length"], bounds["actual_length"]
-        return "must not be empty" if least == 1 else f"has {given} of at least {least} characters"
     reason = str(detail["msg"]).removeprefix("Value error, ")
     return (reason[:1].lower() + reason[1:]).replace("input should be", "must be", 1)
 
