@@ -208,6 +208,23 @@ def test_the_number_of_cached_routes_is_bounded(monkeypatch: pytest.MonkeyPatch)
         assert len(lab.router._routes) <= 10
 
 
+def test_connections_that_join_known_routes_by_name_count_for_the_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(routing, "PLACES_MAX", 10)
+    lab = Lab()
+    topics = [f"t.{n}" for n in range(4)]
+    lab.add(lab.connection("first"), *topics)
+    for topic in topics:
+        lab.router.route(topic)
+    for n in range(4):
+        lab.add(lab.connection(f"later{n}"), *topics)
+    for topic in topics:
+        assert len(lab.router.route(topic)) == 5
+    lab.router.route("t.other")
+    assert sum(len(route) for route in lab.router._routes.values()) <= 10
+
+
 def test_connections_are_grouped_by_their_encoder() -> None:
     lab = Lab()
     lab.add(lab.connection("a"), "t")

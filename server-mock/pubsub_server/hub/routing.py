@@ -156,6 +156,7 @@ class Router:
             del self._routes[pattern]
         elif route is not None:
             route.add(connection)
+            self._places += 1
             if route.watchers is not None and watches(connection, pattern):
                 route.watchers[connection] = None
 
