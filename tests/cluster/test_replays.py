@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+from redis.exceptions import ConnectionError as RedisConnectionError
 
 from pubsub_server.backplanes.redis import backplane as redis_backplane
 from tests.cluster.fleet import BOUND, SHARDS, nodes, peer, stream
@@ -134,6 +135,32 @@ async def test_a_message_during_the_opening_of_a_topic_reaches_pattern_subscribe
         received += [each["seq"] for each in await named.messages()]
         assert received == [*before, seq]
         assert [each["seq"] for each in await matching.messages()] == [seq]
+
+
+async def test_a_message_during_an_opening_that_fails_reaches_pattern_subscribers(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reading, fail = asyncio.Event(), asyncio.Event()
+
+    async def away(*_: Any) -> Any:
+        reading.set()
+        await fail.wait()
+        raise RedisConnectionError
+
+    async with audience(store) as (node, named, matching, publisher):
+        await matching.subscribe("demo.*")
+        backplane: Any = cast("RedisBackplane", node.hub.core.backplane)
+        with monkeypatch.context() as patch:
+            patch.setattr(backplane._reader, "replay", away)
+            await named.send({"type": "subscribe", "topics": [TOPIC]})
+            await reading.wait()
+            seq = await publish(publisher, 1)
+            await until(lambda: backplane._tracks.waiting)
+            fail.set()
+            assert (await named.until("error"))["code"] == "unavailable"
+        last = await publish(publisher, 2)
+        assert await received(matching, last) == [seq, last]
+        await until(lambda: not backplane._tracks.waiting)
 
 
 @contextmanager

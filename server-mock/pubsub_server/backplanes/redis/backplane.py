@@ -273,7 +273,9 @@ class RedisBackplane:
             if not self._patterns:
                 self._tracks.forget_others()
         else:
-            self._tracks.leave(pattern, keep=bool(self._patterns))
+            if self._tracks.leave(pattern, keep=bool(self._trie.match(pattern))):
+                # Its replay has failed, or its client has left before the answer.
+                self._catching_up.opened(pattern, self.now())
             self._feed.leave(pattern)
 
     # ------------------------------------------------------------ publish and deliver

@@ -300,7 +300,7 @@ class CatchingUp:
         """A topic opens because of its first subscriber by name, and its log has messages.
 
         If this node missed them, subscribers by pattern need them: only the new subscriber receives
-        the replay.
+        the replay. They also need those that have waited, if it has left before.
 
         Args:
             topic: Its name.

@@ -117,13 +117,19 @@ class Tracks:
             self.wait(track)
         self._named[topic] = track
 
-    def leave(self, topic: str, *, keep: bool) -> None:
-        """The last client by name has left: remove the track, unless patterns may match it."""
+    def leave(self, topic: str, *, keep: bool) -> bool:
+        """The last client by name has left: remove the track, unless patterns match it.
+
+        Returns:
+            Whether messages for the patterns wait, because the topic is still opening.
+        """
         track = self._named.pop(topic)
-        if keep and track.last is not None:
-            self._remember(track)
-        else:
+        opening = track.last is None
+        if not keep or (opening and not track.held):
             self._waiting.discard(track)
+            return False
+        self._remember(track)
+        return opening
 
     def forget_others(self) -> None:
         """The last pattern has ended: keep only topics that are subscribed to by name."""
@@ -143,7 +149,7 @@ class Tracks:
 
         If the topic is opening, waiting messages continue to wait.
         """
-        track = self._named.get(topic)
+        track = self.get(topic)
         if track is None:
             track = Track(topic)
             self._remember(track)
