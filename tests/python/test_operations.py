@@ -272,6 +272,22 @@ async def test_an_update_of_presence_that_is_refused_raises_in_its_own_call(
         await ps.update_presence("a.b", {"status": "fine"})
 
 
+async def test_an_update_of_presence_that_is_refused_after_its_call_ended_is_an_error(
+    pubsub_memory: MemoryServer,
+) -> None:
+    errors: list[Exception] = []
+    ps = pubsub_memory.client(on_error=errors.append)
+    with pubsub_memory.refusing():
+        task = asyncio.create_task(ps.update_presence("a.b", {"status": "x"}, timeout=2))
+        await clock_of(pubsub_memory).advance(2)
+        with pytest.raises(ConnectionFailed):
+            await task
+    await clock_of(pubsub_memory).advance_until(lambda: bool(errors))
+    (error,) = errors
+    assert isinstance(error, NotFound)
+    assert error.topic == "a.b"
+
+
 async def test_unsubscribe_discards_waiting_messages(pubsub_memory: MemoryServer) -> None:
     ps = pubsub_memory.client()
     sub = await ps.subscribe("a.b")

@@ -46,7 +46,7 @@ export class Publisher implements OutcomePort {
   requests: Promise<unknown> | undefined;
   /** Not a map: its table keeps removed values until it is full, so that they age and cost time. */
   private readonly _awaiting = new Fifo<Unsettled>();
-  /** When the earliest deadline of a publish was, by the clock; its timer fires then. */
+  /** When the earliest deadline of a call was, by the clock; its timer fires then. */
   private _deadline = Infinity;
   private _deadlineTimer: TimerHandle | undefined;
   /** Publishes that are cancelled in this turn. */
@@ -103,15 +103,15 @@ export class Publisher implements OutcomePort {
   /** Change how this client appears; see `PubSub.updatePresence`. */
   async updatePresence(topic: string | undefined, data: JsonObject, options: Timed): Promise<void> {
     const { _client: client } = this;
-    const outcome = await within(this.setPresence(topic, data), options, client.clock);
+    const outcome = await within(this.setPresence(topic, data, options.end), options);
     if (outcome?.kind === 'rejected') throw rejected(outcome, topic);
-    if (!outcome) throw unansweredUpdate(client, options, topic);
+    if (outcome?.kind === 'unknown') throw unansweredUpdate(client, options, topic);
   }
 
   /** Set how this client appears, now or with the next connection. */
-  setPresence(topic: string | undefined, data: JsonObject): Promise<Outcome> {
+  setPresence(topic: string | undefined, data: JsonObject, end?: number): Promise<Outcome> {
     const ref = this.number();
-    return this._settled(ref, ({ operations }) => operations.updatePresence(topic, data, ref));
+    return this._settled(ref, ({ operations }) => operations.updatePresence(topic, data, ref), end);
   }
 
   /** A unique number of this client. */
@@ -165,6 +165,7 @@ export class Publisher implements OutcomePort {
       // The client may have ended while a part of it was loading.
       if (client.over.aborted) client.checkOpen();
       this._awaiting._add({ ref, settle, end });
+      if (end < this._deadline) this._expireAt(end);
       client.perform(call);
     });
   }
@@ -200,7 +201,6 @@ export class Publisher implements OutcomePort {
       batch,
       background,
     };
-    if (end < this._deadline) this._expireAt(end);
     // Give up cancelled publishes first: they must not occupy the queue.
     if (this._cancelled.length) this._expire();
     const settled = this._settled(
@@ -219,7 +219,7 @@ export class Publisher implements OutcomePort {
     });
   }
 
-  /** Start one timer that gives up the publishes whose deadline has passed. */
+  /** Start one timer that gives up the calls whose deadline has passed. */
   private _expireAt(end: number): void {
     const { clock } = this._client;
     this._deadline = end;
@@ -238,7 +238,7 @@ export class Publisher implements OutcomePort {
     );
   }
 
-  /** Give up publishes. One by one, the next one would be sent in the place of the first. */
+  /** Give up calls. One by one, the next one would be sent in the place of the first. */
   private _expire(due: readonly Pick<Publish, 'ref'>[] = this._cancelled.splice(0)): void {
     if (due.length) this._client.perform(({ operations }) => operations.expire(due));
   }

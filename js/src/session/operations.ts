@@ -110,10 +110,10 @@ export class Operations {
     }
   }
 
-  /** The program's timeouts of publishes have passed. None of them is sent after that. */
+  /** The timeouts of calls have passed. Of these, only updates of presence are still sent. */
   expire(due: readonly Pick<Publish, 'ref'>[]): void {
     this.publishes.expire(due);
-    this.ownPresence.flush();
+    this.ownPresence.expire(due);
     this._session._endStep();
   }
 

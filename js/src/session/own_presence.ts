@@ -8,8 +8,8 @@
 
 import type { ErrorFrame, JsonObject } from '../generated/wire.js';
 import { RATE_LIMITED } from './events.js';
-import type { Context, Outcome, OutcomePort, Rejected } from './ports.js';
-import type { Publishes } from './publishes.js';
+import type { Context, Outcome, OutcomePort, Publish, Rejected } from './ports.js';
+import { type Publishes, UNKNOWN } from './publishes.js';
 import type { Routes } from './routes.js';
 
 /** Maximum topics with own presence; updates of others are rejected. */
@@ -81,6 +81,8 @@ export class OwnPresence {
   private readonly _waiting = new Map<Topic, readonly number[]>();
   /** Updates without an answer, by `ref`; at most one for each topic. */
   private readonly _inFlight = new Map<string | undefined, Update>();
+  /** Calls without an outcome. */
+  private readonly _calls = new Set<number>();
   private _number = 0;
 
   constructor(
@@ -103,10 +105,18 @@ export class OwnPresence {
       });
       return;
     }
+    this._calls.add(ref);
     this._own._update(topic, data);
     this._later._update(topic, data);
     this._wait(topic, [ref]);
     if (!topic) this._mergeWaiting();
+    this.flush();
+  }
+
+  /** Calls have ended: settle them as unknown. Their updates are still sent. */
+  expire(due: readonly Pick<Publish, 'ref'>[]): void {
+    const refs = due.map(({ ref }) => ref);
+    this._settle(refs, UNKNOWN);
     this.flush();
   }
 
@@ -163,16 +173,15 @@ export class OwnPresence {
     } else {
       this._own._forget(topic, this._later._missing(topic, data));
       const error = { ...frame, topic: frame.topic ?? topic };
-      this._settle(refs, { ...error, kind: 'rejected' });
-      if (!refs.length) this._context.ports.problem(error); // its calls have ended
+      // Its calls may have ended.
+      if (!this._settle(refs, { ...error, kind: 'rejected' })) this._context.ports.problem(error);
     }
     this.flush();
   }
 
   /** The session has ended, and its connection is lost. */
   settleAll(error: Rejected): void {
-    for (const { refs } of this._inFlight.values()) this._settle(refs, error);
-    for (const refs of this._waiting.values()) this._settle(refs, error);
+    this._settle([...this._calls], error);
   }
 
   /**
@@ -195,7 +204,9 @@ export class OwnPresence {
   private _wait(topic: Topic, refs: readonly number[]): void {
     const { _byTopic } = this._later;
     const later = _byTopic.has(topic) ? topic : undefined;
-    const all = [...(this._waiting.get(later) ?? []), ...refs].sort((a, b) => a - b);
+    const all = [...(this._waiting.get(later) ?? []), ...refs].filter((ref) =>
+      this._calls.has(ref),
+    );
     if (_byTopic.has(later)) this._waiting.set(later, all);
     else this._settle(refs, ACKNOWLEDGED);
   }
@@ -207,7 +218,10 @@ export class OwnPresence {
     for (const [topic, refs] of waiting) this._wait(topic, refs);
   }
 
-  private _settle(refs: readonly number[], outcome: Outcome): void {
-    for (const ref of refs) this._outcomes.settle(ref, outcome);
+  /** Settle those of the calls that have no outcome yet; returns whether there are any. */
+  private _settle(refs: readonly number[], outcome: Outcome): boolean {
+    const settled = refs.filter((ref) => this._calls.delete(ref)).sort((a, b) => a - b);
+    for (const ref of settled) this._outcomes.settle(ref, outcome);
+    return settled.length > 0;
   }
 }

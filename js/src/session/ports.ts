@@ -46,7 +46,7 @@ export interface Subscribe {
   readonly history?: number | undefined;
   /** Replay messages after these positions, by concrete topic. Undefined: unknown to this peer. */
   readonly after?: ReadonlyMap<string, number | undefined> | undefined;
-  /** Whether presence is wanted; default false. Requires the session's part `presence`. */
+  /** Whether presence is wanted; default false. */
   readonly presence?: boolean | undefined;
 }
 

@@ -23,7 +23,8 @@ const STALL = 400;
 /** The credit of the lanes if none has waited. */
 const NO_CREDIT: readonly number[] = [];
 
-const UNKNOWN: Outcome = { kind: 'unknown' };
+/** A sent publish or update whose answer did not arrive. */
+export const UNKNOWN: Outcome = { kind: 'unknown' };
 
 /** The result of a message that is missing from the server's answer. */
 const UNANSWERED: PublishResult = {

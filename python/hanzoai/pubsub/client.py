@@ -644,7 +644,8 @@ class PubSubClient:
     ) -> None:
         """Change what others see of this client, on one topic or on all of its topics.
 
-        A timeout or a cancellation ends only the wait: the client may still send the update.
+        A timeout or a cancellation ends only the wait: the client may still send the update. If
+        the server rejects it after the timeout, ``on_error`` receives the error.
 
         Args:
             topic: A topic without wildcards; None for all.

@@ -275,8 +275,18 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
   ),
   'updates of presence stay when the publish before them gives up': replaced(
     'operations.ts',
-    'this.publishes.expire(due);\n    this.ownPresence.flush();',
+    'this.publishes.expire(due);\n    this.ownPresence.expire(due);',
     'this.publishes.expire(due);',
+  ),
+  'an update whose call has ended is rejected in silence': replaced(
+    'own_presence.ts',
+    'settled.length > 0',
+    'true',
+  ),
+  'a call of an update ends twice': replaced(
+    'own_presence.ts',
+    'refs.filter((ref) => this._calls.delete(ref))',
+    '[...refs]',
   ),
   'an error does not end a stall': replaced(
     'operations.ts',

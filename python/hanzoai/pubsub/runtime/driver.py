@@ -23,7 +23,6 @@ from hanzoai.pubsub.runtime.handlers import Listeners
 from hanzoai.pubsub.runtime.inbox import Deliveries
 from hanzoai.pubsub.runtime.tasks import Tasks
 from hanzoai.pubsub.runtime.tokens import TokenSource
-from hanzoai.pubsub.session.ports import Unknown
 from hanzoai.pubsub.session.session import Session
 from hanzoai.pubsub.settings.checks import check_seconds
 from hanzoai.pubsub.values import StateChange
@@ -176,8 +175,6 @@ class Driver:
         self._next_deadline, now = math.inf, self.clock.now()
         due = [ref for ref, (_, deadline) in self._unsettled.items() if deadline <= now]
         self.call(self.session.expire, due)
-        for ref in due:
-            self.settle(ref, Unknown())  # an update of presence, which continues without its call
         later = min((deadline for _, deadline in self._unsettled.values()), default=math.inf)
         if later < self._next_deadline:
             self._expire_at(later)

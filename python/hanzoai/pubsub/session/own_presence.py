@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hanzoai.pubsub.generated.wire import PresenceUpdateFrame
 from hanzoai.pubsub.session.events import RATE_LIMITED, rejection
-from hanzoai.pubsub.session.ports import Acked, Rejected
+from hanzoai.pubsub.session.ports import Acked, Rejected, Unknown
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from hanzoai.pubsub.generated.wire import ErrorFrame
     from hanzoai.pubsub.session.ports import Context, Outcome
@@ -86,6 +86,7 @@ class OwnPresence:
         self._later = PresenceValues()
         self._waiting: dict[str | None, list[int]] = {}
         self._in_flight: dict[str, _Update] = {}  # by `ref`; at most one for each topic
+        self._calls: set[int] = set()  # without an outcome
         self._number = 0
 
     def update(self, topic: str | None, data: Mapping[str, Any], ref: int) -> None:
@@ -97,11 +98,17 @@ class OwnPresence:
             error = Rejected(code="queue_full", message=message, remedy=remedy, topic=topic)
             self._ports.settle(ref, error)
             return
+        self._calls.add(ref)
         self._own.update(topic, data)
         self._later.update(topic, data)
         self._wait(topic, [ref])
         if topic is None:
             self._merge_waiting()
+        self.flush()
+
+    def expire(self, refs: Iterable[int]) -> None:
+        """Calls have ended: settle them as unknown. Their updates are still sent."""
+        self._settle(refs, Unknown())
         self.flush()
 
     def connected(self) -> None:
@@ -159,17 +166,13 @@ class OwnPresence:
             self._own.forget(update.topic, self._later.missing(update.topic, update.data))
             error = rejection(frame)
             error = error.model_copy(update={"topic": error.topic or update.topic})
-            self._settle(update.refs, error)
-            if not update.refs:  # its calls have ended
+            if not self._settle(update.refs, error):  # its calls have ended
                 self._ports.problem(error)
         self.flush()
 
     def settle_all(self, error: Rejected) -> None:
         """The session has ended, and its connection is lost."""
-        for update in self._in_flight.values():
-            self._settle(update.refs, error)
-        for refs in self._waiting.values():
-            self._settle(refs, error)
+        self._settle(self._calls, error)
 
     def drop_topics(self, patterns: Sequence[str]) -> None:
         """A subscription has ended: drop updates of topics that no other one names.
@@ -184,7 +187,8 @@ class OwnPresence:
         """Let calls wait for the next update of a topic, or for one of all topics in its place."""
         for later in (topic, None):
             if later in self._later.by_topic:
-                self._waiting[later] = sorted([*self._waiting.get(later, ()), *refs])
+                all_refs = (*self._waiting.get(later, ()), *refs)
+                self._waiting[later] = sorted(self._calls.intersection(all_refs))
                 return
         self._settle(refs, _ACKNOWLEDGED)
 
@@ -194,6 +198,10 @@ class OwnPresence:
         for topic, refs in waiting.items():
             self._wait(topic, refs)
 
-    def _settle(self, refs: Sequence[int], outcome: Outcome) -> None:
-        for ref in refs:
+    def _settle(self, refs: Iterable[int], outcome: Outcome) -> bool:
+        """Settle those of the calls that have no outcome yet; False if there are none."""
+        settled = sorted(self._calls.intersection(refs))
+        self._calls.difference_update(settled)
+        for ref in settled:
             self._ports.settle(ref, outcome)
+        return bool(settled)

@@ -29,7 +29,7 @@ from hanzoai.pubsub.session.publishes import Publishes
 from hanzoai.pubsub.session.subscriptions import Subscriptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from hanzoai.pubsub.session.ports import Ports, Publish, Subscribe, TimerName
     from hanzoai.pubsub.settings.session import SessionOptions
@@ -101,10 +101,10 @@ class Session:
             self.publishes.publish(request)
             self._called()
 
-    def expire(self, refs: Iterable[int]) -> None:
-        """The timeouts of publishes have passed. None of them is sent afterwards."""
+    def expire(self, refs: Collection[int]) -> None:
+        """The timeouts of calls have passed. Of these, only updates of presence are still sent."""
         self.publishes.expire(refs)
-        self.own_presence.flush()
+        self.own_presence.expire(refs)
         self.end_step()
 
     def update_presence(self, topic: str | None, data: Mapping[str, Any], ref: int) -> None:
