@@ -168,6 +168,10 @@ async def test_pages_are_joined_oldest_first(api: HttpApi, peer: Peer) -> None:
     assert await read(api, limit=4) == [7, 8, 9, 10]
     assert await read(api, limit=2, before="m5") == [3, 4]
     assert await read(api, limit=0) == []
+    assert len(await read(api, limit=2**64)) == 10
+    with pytest.raises(InvalidOption, match="`limit` is str, not a number") as caught:
+        await read(api, limit="5")
+    assert caught.value.remedy == "Give a number of messages, 0 or more."
 
 
 async def test_with_a_position_pages_are_read_as_the_iteration_goes_on(

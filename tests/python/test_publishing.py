@@ -38,9 +38,19 @@ def test_fields_that_are_none_count_as_absent() -> None:
     assert prepared.publication.type == "message"
 
 
-@pytest.mark.parametrize("item", [7, "a.b", ("a.b",), ["a.b", {"data": 1}]])
-def test_an_item_that_is_not_a_message_is_named(item: Any) -> None:
-    with pytest.raises(InvalidPayload) as caught:
+@pytest.mark.parametrize(
+    ("item", "described"),
+    [
+        (7, "int"),
+        ("a.b", "str"),
+        (("a.b",), "a tuple of 1"),
+        (("a.b", {"data": 1}, 5), "a tuple of 3"),
+        (["a.b", {"data": 1}], "list"),
+    ],
+)
+def test_an_item_that_is_not_a_message_is_named(item: Any, described: str) -> None:
+    words = f"It is {described}, not a topic with its message."
+    with pytest.raises(InvalidPayload, match=re.escape(words)) as caught:
         split_item(item)
     assert caught.value.field == "messages"
 

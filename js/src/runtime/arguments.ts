@@ -96,7 +96,7 @@ function refuse(topic: unknown, message: unknown, limit: number, given: Given): 
   const isItem = DEVELOPMENT && given.item !== undefined;
   const isPair = DEVELOPMENT && given.isPair;
   if (topic === undefined && !isPair && (isItem ? !isObject(message) : Array.isArray(message))) {
-    throw new InvalidPayload(DEVELOPMENT ? `An item is ${kind(message)}.` : undefined, {
+    throw new InvalidPayload(DEVELOPMENT ? describeItem(message) : undefined, {
       remedy: 'Give [topic, { type, data }] pairs.',
       field: 'messages',
     });
@@ -156,6 +156,11 @@ function refuse(topic: unknown, message: unknown, limit: number, given: Given): 
     field,
     topic: name,
   });
+}
+
+function describeItem(item: unknown): string {
+  const found = Array.isArray(item) ? `an array of ${item.length}` : kind(item);
+  return `It is ${found}, not a topic with its message.`;
 }
 
 function checkFields(message: object): void {

@@ -56,7 +56,7 @@ function checkSelection(topic: string, { before, after, limit }: HistoryOptions)
   if (after !== undefined) checkNumber('after', after, [0, most, 'a position']);
   // Infinity selects all messages, as undefined does.
   if (limit !== undefined && limit !== Infinity)
-    checkNumber('limit', limit, [0, most, 'a number of messages']);
+    checkNumber('limit', limit, [0, Infinity, 'a number of messages']);
 }
 
 function checkEnd(topic: string, before: NonNullable<HistoryOptions['before']>): void {

@@ -206,7 +206,7 @@ test('a publish without arguments names the topic', async () => {
   assert.equal(error.code, 'invalid_topic');
   assert.equal(error.message, 'A topic is a string, not undefined.');
   const { message, field } = await received(Reflect.apply(ps.publishMany, ps, [[undefined]]));
-  assert.equal(message, 'Item 0: An item is undefined.');
+  assert.equal(message, 'Item 0: It is undefined, not a topic with its message.');
   assert.equal(field, '[0]');
   await ps.close();
 });
@@ -223,7 +223,8 @@ test('a pair without a topic is reported with its message, as the message of a c
     assert.deepEqual([error.code, error.field], ['invalid_payload', '[0].message']);
   }
   const { message, field } = await received(Reflect.apply(ps.publishMany, ps, [['hello']]));
-  assert.deepEqual([message, field], ['Item 0: An item is a string.', '[0]']);
+  const words = 'Item 0: It is a string, not a topic with its message.';
+  assert.deepEqual([message, field], [words, '[0]']);
   await ps.close();
 });
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import sys
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from hanzoai.pubsub.errors import (
@@ -194,18 +193,20 @@ class HttpApi:
                 )
             check_whole("after", after, low=0, high=SEQ_MAX, unit="a position")
         if limit is not None:
-            check_whole("limit", limit, low=0, high=sys.maxsize, unit="a number of messages")
+            check_whole("limit", limit, low=0, high=math.inf, unit="a number of messages")
         cursor = PageCursor(topic, start, id, seq, after)
-        return self._pages(cursor, sys.maxsize if limit is None else limit, seconds)
+        return self._pages(cursor, math.inf if limit is None else limit, seconds)
 
-    async def _pages(self, start: PageCursor, left: int, seconds: float) -> AsyncIterator[Message]:
+    async def _pages(
+        self, start: PageCursor, left: float, seconds: float
+    ) -> AsyncIterator[Message]:
         """Messages after a position; or the newest, read backwards and then yielded in order."""
         # The log of a topic is limited, and so are the pages kept. A message that is trimmed in the
         # meantime is the oldest and ends the reading.
         pages: list[Sequence[Message]] = []
         cursor = start
         while left > 0:
-            call = cursor.call(min(left, self._driver.options.history_page))
+            call = cursor.call(int(min(left, self._driver.options.history_page)))
             try:
                 page = await self.rest.perform(call, timeout=seconds)
             except NotFound:

@@ -240,8 +240,9 @@ def split_item(item: object) -> tuple[str | None, Outgoing]:
         pair = cast("tuple[object, ...]", item)
         if len(pair) == 2:
             return cast("tuple[str, Outgoing]", pair)
-    described = kind(cast("Any", item))
-    raise InvalidPayload(f"An item is {described}.", remedy=_GIVE_PAIRS, field="messages")
+    described = f"a tuple of {len(item)}" if isinstance(item, tuple) else kind(cast("Any", item))
+    problem = f"It is {described}, not a topic with its message."
+    raise InvalidPayload(problem, remedy=_GIVE_PAIRS, field="messages")
 
 
 class Batch:

@@ -31,15 +31,21 @@ def invalid(field: str, problem: str, remedy: str | None) -> InvalidOption:
 
 def check_number(name: str, value: object, low: float, high: float, unit: str) -> float:
     """Return a number in a range as a float; reject NaN and bools."""
+    return float(_in_range(name, value, low, high, unit))
+
+
+def _in_range(name: str, value: object, low: float, high: float, unit: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or is_nan(value):
-        raise invalid(
-            name,
-            f"is {kind(value)}, not a number",
-            f"Give {unit} from {_plain(low)} to {_plain(high)}.",
-        )
+        raise invalid(name, f"is {kind(value)}, not a number", _give(unit, low, high))
     if not low <= value <= high:
-        raise invalid(name, "is out of range", f"Give {unit} from {_plain(low)} to {_plain(high)}.")
-    return float(value)
+        raise invalid(name, "is out of range", _give(unit, low, high))
+    return value
+
+
+def _give(unit: str, low: float, high: float) -> str:
+    if high == math.inf:
+        return f"Give {unit}, {_plain(low)} or more."
+    return f"Give {unit} from {_plain(low)} to {_plain(high)}."
 
 
 def _plain(bound: float) -> str:
@@ -54,12 +60,12 @@ def check_seconds(name: str, value: object, low: float = 0.001, high: float = _D
 
 
 def check_whole(
-    name: str, value: object, low: int = 1, high: int = _GIB, unit: str = "a number"
+    name: str, value: object, low: int = 1, high: float = _GIB, unit: str = "a number"
 ) -> None:
-    """Check a whole number in a range."""
+    """Check a whole number in a range; `high` can be infinite."""
     if isinstance(value, float):
         raise invalid(name, "is a float", f"Give {unit} as an int.")
-    check_number(name, value, low, high, unit)
+    _in_range(name, value, low, high, unit)
 
 
 def check_text(name: str, value: object, what: str) -> None:
