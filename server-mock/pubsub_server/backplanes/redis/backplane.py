@@ -10,12 +10,13 @@ from math import floor, inf
 from typing import TYPE_CHECKING, Final
 
 from hanzoai.pubsub.topics import TopicTrie, is_wildcard
+from pubsub_server.backplanes.redis.availability import available
 from pubsub_server.backplanes.redis.deliveries import CatchingUp, Deliveries
 from pubsub_server.backplanes.redis.feed import Feeds
 from pubsub_server.backplanes.redis.layout import Item, Packer
 from pubsub_server.backplanes.redis.lease import Lease
 from pubsub_server.backplanes.redis.limits import SharedConnectionLimiter, SharedRateLimiter
-from pubsub_server.backplanes.redis.logs import PATIENCE, RedisLogs, available
+from pubsub_server.backplanes.redis.logs import PATIENCE, RedisLogs
 from pubsub_server.backplanes.redis.reader import (
     Chosen,
     Reader,

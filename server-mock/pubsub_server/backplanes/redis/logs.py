@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from hanzoai.pubsub.topics import TopicTrie
 from pubsub_server.backplane import Standing
+from pubsub_server.backplanes.redis.availability import available
 from pubsub_server.backplanes.redis.reader import CLOCKS_MS
-from pubsub_server.backplanes.redis.servers import LINK_ERRORS
-from pubsub_server.backplanes.redis.writer import REFUSED_FOR
-from pubsub_server.errors import ServiceError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from pubsub_server.backplane import Page, TopicReport
     from pubsub_server.backplanes.redis.deliveries import CatchingUp
@@ -235,19 +232,3 @@ def _keep(view: _View, trie: TopicTrie[None], names: Sequence[bytes]) -> None:
         topic = name.decode()
         if topic not in view.names and trie.match(topic):
             view.names[topic] = None
-
-
-@asynccontextmanager
-async def available(
-    seconds: float, detail: str = "the store cannot be reached"
-) -> AsyncGenerator[None]:
-    """Wait for Redis at most this long.
-
-    Raises:
-        ServiceError: `unavailable` with this detail, if Redis does not answer in time, or refuses.
-    """
-    try:
-        async with asyncio.timeout(seconds):
-            yield
-    except (TimeoutError, *LINK_ERRORS):
-        raise ServiceError("unavailable", detail, retry_after_ms=REFUSED_FOR) from None

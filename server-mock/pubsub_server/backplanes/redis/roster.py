@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
+from pubsub_server.backplanes.redis.availability import available, unavailable
 from pubsub_server.backplanes.redis.layout import read_changes, read_members
 from pubsub_server.backplanes.redis.lease import EMPTIED_MS, REMOVED, REVOKED_MS
 from pubsub_server.backplanes.redis.member_lanes import Call, Lane, Step
 from pubsub_server.backplanes.redis.servers import LINK_ERRORS
 from pubsub_server.backplanes.redis.topic_search import matching
-from pubsub_server.backplanes.redis.writer import REFUSED_FOR
-from pubsub_server.errors import ServiceError
 from pubsub_server.shared.client_ids import ClientIds
 from pubsub_server.shared.roster import Present
 from pubsub_server.tasks import Tasks, run_all
@@ -38,8 +37,6 @@ MARGIN_MS: Final = 10_000
 """Maximum milliseconds for which a dead connection may be undetected."""
 
 UNKNOWN: Final = "the store cannot be reached, so the members are unknown"
-
-_T = TypeVar("_T")
 
 
 class RedisRoster:
@@ -306,7 +303,11 @@ class RedisRoster:
     async def room(self, topics: Iterable[str]) -> None:
         """See `hub.roster.Roster`."""
         lanes = dict.fromkeys(map(self._lane, topics))
-        await self._soon(_room(lanes), "earlier changes of presence still wait for the store")
+        async with available(
+            self._patience, "earlier changes of presence still wait for the store"
+        ):
+            for lane in lanes:
+                await lane.room()
 
     async def wait_joined(
         self, joins: Sequence[asyncio.Future[None]], patterns: Sequence[str]
@@ -314,7 +315,9 @@ class RedisRoster:
         """See `hub.roster.Roster`."""
         waiting = (*joins, *self._feed.ready(patterns))
         if waiting:
-            await self._soon(_all(waiting))
+            async with available(self._patience, UNKNOWN):
+                # A join continues even if its caller no longer waits.
+                await asyncio.wait(waiting)
 
     async def read(self, topics: Sequence[str]) -> Present:
         """See `hub.roster.Roster`."""
@@ -328,17 +331,19 @@ class RedisRoster:
         ]
         found = [each for each in await run_all(calls) if each is not None]
         if calls and not found:
-            raise _away(UNKNOWN)
+            raise unavailable(UNKNOWN)
         members = {topic: row for each in found for topic, row in each.members.items()}
         return Present({topic: at for each in found for topic, at in each.at.items()}, members)
 
     async def matching(self, wanted: Callable[[str], bool], limit: int) -> list[str]:
         """See `hub.roster.Roster`."""
-        return await self._soon(self._search(wanted, limit))
+        async with available(self._patience, UNKNOWN):
+            return await self._search(wanted, limit)
 
     async def elsewhere(self, topic: str, client_id: str) -> bool:
         """See `hub.roster.Roster`."""
-        found = await self._soon(self._link.member(self._layout.members(topic), client_id))
+        async with available(self._patience, UNKNOWN):
+            found = await self._link.member(self._layout.members(topic), client_id)
         return found is not None and not found.startswith(f"{self._lease.node} ".encode())
 
     async def _try_to_read(self, shard: int, topics: Sequence[str]) -> Present | None:
@@ -363,28 +368,3 @@ class RedisRoster:
 
     async def _names(self, calls: Iterable[Coroutine[Any, Any, list[bytes]]]) -> list[str]:
         return [name.decode() for names in await run_all(calls) for name in names]
-
-    async def _soon(
-        self,
-        work: Coroutine[Any, Any, _T],
-        outcome: str = UNKNOWN,
-    ) -> _T:
-        try:
-            async with asyncio.timeout(self._patience):
-                return await work
-        except (TimeoutError, *LINK_ERRORS):
-            raise _away(outcome) from None
-
-
-async def _room(lanes: Iterable[Lane]) -> None:
-    for lane in lanes:
-        await lane.room()
-
-
-async def _all(waiting: Sequence[asyncio.Future[None]]) -> None:
-    # A join continues even if its caller no longer waits.
-    await asyncio.wait(waiting)
-
-
-def _away(outcome: str) -> ServiceError:
-    return ServiceError("unavailable", outcome, retry_after_ms=REFUSED_FOR)
