@@ -69,6 +69,14 @@ declare global {
 }
 `;
 
+/** What the samples use of packages that are not installed here. */
+const FRAMEWORKS = `
+declare module 'next/server' {
+  export function connection(): Promise<void>;
+  export function after(task: Promise<unknown>): void;
+}
+`;
+
 let folder: string;
 const samples: { readonly file: string; readonly place: string }[] = [];
 
@@ -97,6 +105,7 @@ before(() => {
     symlinkSync(join(ROOT, 'node_modules', name), join(folder, 'node_modules', name));
   writeFileSync(join(folder, 'package.json'), '{"private":true,"type":"module"}');
   writeFileSync(join(folder, 'reader.d.ts'), READER);
+  writeFileSync(join(folder, 'frameworks.d.ts'), FRAMEWORKS);
   for (const page of pages()) {
     const text = readFileSync(join(ROOT, page), 'utf8');
     const home = page.replace(/\.md$/, '').replaceAll('/', '.');
@@ -152,7 +161,7 @@ test('every sample compiles strictly with only its own imports of the product', 
   const files = samples.map(({ file }) => file);
   const typed = files.filter((file) => /\.tsx?$/.test(file));
   for (const config of [
-    { compilerOptions, files: ['reader.d.ts', ...typed] },
+    { compilerOptions, files: ['reader.d.ts', 'frameworks.d.ts', ...typed] },
     { compilerOptions: scripts, files: files.filter((file) => !typed.includes(file)) },
   ]) {
     writeFileSync(join(folder, 'tsconfig.json'), JSON.stringify(config));
