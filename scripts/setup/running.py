@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -26,6 +26,9 @@ NETWORK = re.compile(
     r"|Temporary failure|Could not connect|Connection refused|Unknown host|UnknownHost",
     re.IGNORECASE,
 )
+
+WAITS: Final = "INFO Waiting to acquire"
+"""Start of what uv prints while another uv, of any folder, builds or installs the same package."""
 
 
 class SetupError(Exception):
@@ -106,6 +109,12 @@ class Tool:
             raise Stopped
         if status:
             raise SetupError(self._explain(failure, status))
+
+    @property
+    def waits(self) -> bool:
+        """Whether the running program waits for another uv."""
+        lines = self._log.read_text(encoding="utf-8", errors="replace").splitlines()
+        return lines[-1:] != [] and lines[-1].startswith(WAITS)
 
     def stop(self, number: int = signal.SIGTERM) -> None:
         """Stop the running program, and start no other one."""
@@ -188,7 +197,7 @@ def run_all(steps: Sequence[Step], logs: Path) -> None:
     for thread in threads.values():
         thread.start()
     try:
-        _watch(steps, threads, failures, changed, progress)
+        _watch(steps, tools, threads, failures, changed, progress)
     finally:
         _end(list(tools.values()), list(threads.values()))
     for failure in failures:
@@ -198,6 +207,7 @@ def run_all(steps: Sequence[Step], logs: Path) -> None:
 
 def _watch(
     steps: Sequence[Step],
+    tools: Mapping[str, Tool],
     threads: Mapping[str, threading.Thread],
     failures: Sequence[BaseException],
     changed: threading.Event,
@@ -206,7 +216,11 @@ def _watch(
     began = time.monotonic()
     left = {step.name: step for step in steps}
     while left and not failures:
-        progress.show([f"{name} {step.progress()}".rstrip() for name, step in left.items()])
+        done = {
+            name: "waits for another uv" if tools[name].waits else step.progress()
+            for name, step in left.items()
+        }
+        progress.show([f"{name} {text}".rstrip() for name, text in done.items()])
         changed.wait(progress.interval)
         changed.clear()
         for name in [name for name in left if not threads[name].is_alive()]:

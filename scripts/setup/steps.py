@@ -217,7 +217,7 @@ class NewestPython:
         command: Command = [uv, "venv", "--quiet", "--clear", "--python", str(self._interpreter)]
         failure = f"An environment on {self._interpreter} cannot be made"
         tool(failure, [*command, self._folder], env=_python_env())
-        command = [uv, "pip", "install", "--python", python, "--constraint", PINS]
+        command = [uv, "pip", "install", "--verbose", "--python", python, "--constraint", PINS]
         command += ["--requirement", self._needed, "-e", f"{ROOT}[cli,otel,signed,speed]"]
         command += ["-e", f"{ROOT / 'server-mock'}[kafka,otel,workers]"]
         tool("The Python packages cannot be installed", command, env=_python_env())
@@ -252,6 +252,10 @@ def _python_env() -> dict[str, str]:
     """Variables for pip and uv: one index, the system's certificates, a writable cache."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     env = {"UV_SYSTEM_CERTS": "true", **downloads("UV_CACHE_DIR", cache / "uv", "uv")}
+    # By default, uv fails if another uv builds the same package for more than five minutes.
+    env["UV_LOCK_TIMEOUT"] = os.environ.get("UV_LOCK_TIMEOUT", "3600")
+    # With --verbose, uv then logs only that it waits for a lock.
+    env["RUST_LOG"] = "uv_fs=info"
     if index := os.environ.get("PIP_INDEX_URL"):
         env.setdefault("UV_DEFAULT_INDEX", os.environ.get("UV_DEFAULT_INDEX", index))
     return env
@@ -259,8 +263,8 @@ def _python_env() -> dict[str, str]:
 
 def install(tool: Tool, *arguments: str | Path) -> None:
     """Install Python packages into `.venv/`, at the pinned versions."""
-    command: Command = [VENV / "bin" / "uv", "pip", "install", "--python", VENV / "bin" / "python"]
-    command += ["--constraint", PINS, *arguments]
+    command: Command = [VENV / "bin" / "uv", "pip", "install", "--verbose"]
+    command += ["--python", VENV / "bin" / "python", "--constraint", PINS, *arguments]
     tool("The Python packages cannot be installed", command, env=_python_env())
 
 

@@ -10,12 +10,14 @@ import subprocess
 import sys
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from scripts.setup.steps import install
+
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Mapping
 
 ROOT = Path(__file__).parent.parent.parent
 NEEDED = (
@@ -203,6 +205,30 @@ def test_a_second_set_up_waits_for_the_first(checkout: Checkout) -> None:
             fcntl.flock(lock, fcntl.LOCK_UN)
             process.communicate(timeout=BOUND)
     assert (process.returncode, checkout.npm_calls) == (0, 1)
+
+
+def test_the_progress_says_that_a_package_waits_for_another_uv(checkout: Checkout) -> None:
+    says = "INFO Waiting to acquire exclusive lock for `pyspark`"
+    checkout.node("v20.1.0", f"echo '{says}'; touch npm-began; exec sleep 60")
+    with checkout.running("npm") as process:
+        lines_until(process, "npm packages waits for another uv")
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=BOUND)
+
+
+def test_uv_waits_an_hour_for_another_uv_unless_you_choose_otherwise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given: list[Mapping[str, str]] = []
+
+    def tool(failure: str, command: object, *, env: Mapping[str, str]) -> None:
+        given.append(env)
+
+    monkeypatch.delenv("UV_LOCK_TIMEOUT", raising=False)
+    install(cast("Any", tool), "six")
+    monkeypatch.setenv("UV_LOCK_TIMEOUT", "5")
+    install(cast("Any", tool), "six")
+    assert [env["UV_LOCK_TIMEOUT"] for env in given] == ["3600", "5"]
 
 
 def test_a_headless_shell_that_debian_does_not_have_is_tried_once(checkout: Checkout) -> None:
