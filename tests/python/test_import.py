@@ -49,6 +49,24 @@ print(sorted(dear & (set(sys.modules) - before)))
 """
 
 
+HTTP = """
+import asyncio
+import sys
+import threading
+from hanzoai.pubsub import PubSubClient
+importers = []
+def audit(event, arguments):
+    if event == "import" and arguments[0] == "httpx":
+        importers.append(threading.current_thread() is threading.main_thread())
+sys.addaudithook(audit)
+async def main():
+    async with PubSubClient("ws://127.0.0.1:1/ws", "t", rest_attempts=1) as ps:
+        await asyncio.gather(ps.occupancy("a.b"), ps.presence("a.b"), return_exceptions=True)
+asyncio.run(main())
+print(importers)
+"""
+
+
 def run(program: str) -> str:
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
@@ -67,3 +85,7 @@ def test_threads_may_first_use_a_type_together() -> None:
 
 def test_neither_an_import_nor_a_new_client_loads_a_library_or_what_runs_a_connection() -> None:
     assert run(LOADED) == "['hanzoai']\n[]\n[]"
+
+
+def test_the_first_call_over_http_imports_its_library_outside_the_event_loop() -> None:
+    assert run(HTTP) == "[False]"

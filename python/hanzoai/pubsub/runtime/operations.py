@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import math
+import sys
+from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from hanzoai.pubsub.errors import (
-    NotFound,
-    OperationTimeout,
-    PermissionDenied,
-    PubSubError,
-)
+from hanzoai.pubsub.errors import NotFound, OperationTimeout, PermissionDenied, PubSubError
 from hanzoai.pubsub.http import calls as rest_calls
 from hanzoai.pubsub.http.page_cursor import PageCursor
 from hanzoai.pubsub.runtime.arguments import SEQ_MAX, page_end, pattern_list, position_map, unix_ms
 from hanzoai.pubsub.runtime.publisher import Publisher
+from hanzoai.pubsub.runtime.threads import call_in_thread
 from hanzoai.pubsub.session.ports import Acked
 from hanzoai.pubsub.settings.checks import check_seconds, check_text, check_whole, invalid
 from hanzoai.pubsub.topics import validate_topic
@@ -41,6 +40,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_REST: Final = "hanzoai.pubsub.http.rest"
+
 _ASK_AGAIN: Final = 60.0
 """Seconds after which a missing HTTP API is tried again."""
 
@@ -65,7 +66,6 @@ class HttpApi:
         driver = self._driver
         if self._made is None:
             driver.check_open()
-            # httpx takes a third of this package's import time, and many programs never use HTTP.
             from hanzoai.pubsub.http.rest import Rest
 
             self._made = Rest(
@@ -77,6 +77,13 @@ class HttpApi:
             )
         self._made.features = None if driver.peer is None else driver.peer.features
         return self._made
+
+    async def _loaded(self) -> Rest:
+        # httpx takes a third of this package's import time, and many programs never use HTTP. In a
+        # thread, its import does not stop the event loop of the program.
+        if _REST not in sys.modules and self._driver.environment.peer is None:
+            await call_in_thread(partial(import_module, _REST), "import of httpx")
+        return self.rest
 
     async def close(self, timeout: float) -> None:
         """Cancel running calls; publishes get this many seconds to finish."""
@@ -105,9 +112,9 @@ class HttpApi:
                 self._driver.deliveries.remember_own(messages, 0)
             left = deadline - now()
             if publish.batch:
-                results = await self.rest.publish_many(messages, timeout=left)
+                results = await (await self._loaded()).publish_many(messages, timeout=left)
             else:
-                results = [await self.rest.publish(first, timeout=left)]
+                results = [await (await self._loaded()).publish(first, timeout=left)]
         finally:
             self._order.release()
         return Acked(tuple(results))
@@ -118,7 +125,7 @@ class HttpApi:
             return self._found
         call = rest_calls.history(topic, limit=1)
         try:
-            await self.rest.perform(call, timeout=seconds, attempts=1)
+            await (await self._loaded()).perform(call, timeout=seconds, attempts=1)
             self._found = True
         except PubSubError as error:
             self._found = isinstance(error, PermissionDenied)
@@ -148,7 +155,7 @@ class HttpApi:
 
     async def _perform(self, call: rest_calls.Call[T], timeout: Duration | None) -> T:
         self._driver.check_open()
-        return await self.rest.perform(call, timeout=self._driver.timeout_of(timeout))
+        return await (await self._loaded()).perform(call, timeout=self._driver.timeout_of(timeout))
 
     async def positions(
         self,
@@ -166,7 +173,7 @@ class HttpApi:
         wait_ms = round(check_seconds("wait", wait, 0.0, _WAIT_MAX) * 1000)
         seconds = self._driver.timeout_of(timeout)
         moment = None if at is None else unix_ms(at, self._clock.wall_ms(), "at")
-        return await self.rest.positions(
+        return await (await self._loaded()).positions(
             names, after=known, at=moment, wait_ms=wait_ms, timeout=seconds
         )
 
@@ -208,7 +215,7 @@ class HttpApi:
         while left > 0:
             call = cursor.call(int(min(left, self._driver.options.history_page)))
             try:
-                page = await self.rest.perform(call, timeout=seconds)
+                page = await (await self._loaded()).perform(call, timeout=seconds)
             except NotFound:
                 if not pages:
                     raise

@@ -236,11 +236,12 @@ def split_item(item: object) -> tuple[str | None, Outgoing]:
         if cast("Mapping[str, object]", item).get("topic") is None:
             raise InvalidTopic("It has no `topic`.", remedy=_GIVE_PAIRS)
         return None, cast("Outgoing", item)
+    described = kind(cast("Any", item))
     if isinstance(item, tuple):
         pair = cast("tuple[object, ...]", item)
         if len(pair) == 2:
             return cast("tuple[str, Outgoing]", pair)
-    described = f"a tuple of {len(item)}" if isinstance(item, tuple) else kind(cast("Any", item))
+        described = f"a tuple of {len(pair)}"
     problem = f"It is {described}, not a topic with its message."
     raise InvalidPayload(problem, remedy=_GIVE_PAIRS, field="messages")
 

@@ -13,6 +13,7 @@ import contextvars
 import os
 import selectors
 import sys
+import threading
 
 # asyncio exports both for implementations of event loops.
 from asyncio.events import (
@@ -84,6 +85,16 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
     if gevent is None or not gevent.is_module_patched("threading"):
         return asyncio.new_event_loop()
     return GreenEventLoop(selectors.DefaultSelector())
+
+
+async def call_in_thread(function: Callable[[], T], name: str) -> T:
+    """Call a function in a thread of its own, named `name`."""
+    done, work = prepare_work(function, name)
+    thread = threading.Thread(target=work, name=f"hanzoai.pubsub {name}", daemon=True)
+    with others_run(done.get_loop()):
+        thread.start()
+    result: T = await done
+    return result
 
 
 def prepare_work(

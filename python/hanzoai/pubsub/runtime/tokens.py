@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import threading
 from functools import partial
 from typing import TYPE_CHECKING
 
 from hanzoai.pubsub.errors import ClosedError, PubSubError
 from hanzoai.pubsub.runtime.failures import unavailable
 from hanzoai.pubsub.runtime.handlers import call
-from hanzoai.pubsub.runtime.threads import others_run, prepare_work
+from hanzoai.pubsub.runtime.threads import call_in_thread
 from hanzoai.pubsub.settings.checks import invalid
 from hanzoai.pubsub.settings.options import check_token
 from hanzoai.pubsub.values import Token, TokenContext
@@ -146,11 +145,7 @@ async def fetch_token(callback: Callable[..., object], context: TokenContext) ->
 
 
 async def _call_in_thread(callback: Callable[..., object], context: TokenContext) -> object:
-    done, work = prepare_work(partial(callback, context), "get_token")
-    thread = threading.Thread(target=work, name="hanzoai.pubsub get_token", daemon=True)
-    with others_run(done.get_loop()):
-        thread.start()
-    result: object = await done
+    result = await call_in_thread(partial(callback, context), "get_token")
     return await result if inspect.isawaitable(result) else result
 
 
