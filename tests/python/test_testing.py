@@ -16,6 +16,7 @@ from hanzoai.pubsub import (
     InvalidPayload,
     Message,
     PermissionDenied,
+    PubSub,
     PubSubClient,
     PubSubError,
     ReceiveQueue,
@@ -375,3 +376,15 @@ async def test_claims_of_a_token_satisfy_the_rules_of_a_file(tmp_path: Path) -> 
         for topic in ("owned.2", "shared.3", "agent.1"):
             with pytest.raises(PermissionDenied):
                 await ps.subscribe(topic)
+
+
+async def test_the_blocking_client_refuses_a_server_in_memory_for_which_it_would_wait_forever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with MemoryServer() as server:
+        monkeypatch.setenv("HANZO_PUBSUB_URL", server.url)
+        for arguments in ((server.url, "t"), (None, "t")):
+            with pytest.raises(InvalidOption, match="which a blocking call would stop") as caught:
+                PubSub(*arguments)
+            assert caught.value.field == "url"
+            assert "ThreadedServer" in caught.value.remedy

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, TypeVar, Unpack,
 
 from hanzoai.pubsub.blocking.portal import Portal
 from hanzoai.pubsub.client import PubSubClient
-from hanzoai.pubsub.errors import ClosedError
+from hanzoai.pubsub.errors import ClosedError, InvalidOption
 from hanzoai.pubsub.runtime.environment import refuse_copy
+from hanzoai.pubsub.transports import MEMORY_SCHEME
 
 if TYPE_CHECKING:
     from collections.abc import (
@@ -77,7 +78,8 @@ class PubSub:
 
     It has the arguments and methods of ``PubSubClient``, with plain functions instead of coroutine
     functions, and iterators instead of async iterators. Handlers run in threads, may block, and may
-    call the client.
+    call the client. Unlike it, this client cannot use a ``MemoryServer``, whose event loop it would
+    stop.
     """
 
     def __init__(
@@ -115,6 +117,13 @@ class PubSub:
             tracing=tracing,
             **settings,
         )
+        if self._client.url.startswith(MEMORY_SCHEME):
+            raise InvalidOption(
+                "A server in memory runs in an event loop, which a blocking call would stop.",
+                remedy="Use `PubSubClient`, or for blocking code a "
+                "`hanzoai.pubsub.testing.ThreadedServer`.",
+                field="url",
+            )
         _clients.add(self)
 
     @property
