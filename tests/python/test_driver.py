@@ -417,7 +417,7 @@ async def test_a_transport_reports_its_opening_and_its_end_with_code_and_delay(r
     ("told", "code", "reason", "expected"),
     [
         ("going_away", 1001, "going_away", "It moves."),
-        ("going_away", 1001, "The connection was closed with code 1001.", "It moves."),
+        ("going_away", 1001, "The connection was closed.", "It moves."),
         ("later_code", 4999, "later_code", "It moves."),
         ("internal", 1001, "going_away", "The server is shutting down."),
         ("going_away", None, "The connection was lost.", "The connection was lost."),

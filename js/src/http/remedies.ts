@@ -11,7 +11,8 @@ const REMEDIES: readonly (readonly [cause: RegExp, remedy: string])[] = [
   ],
   [
     / reached: .*insecure/i,
-    'Use `wss://` and `https://`: browsers allow only these on a page loaded over HTTPS.',
+    // Safari gives the same reason for both causes.
+    "On a page loaded over HTTPS, use `wss://` and `https://`. Else, add the addresses of `url` and `restUrl` to `connect-src` of the page's Content-Security-Policy.",
   ],
   [
     / reached: .*certificate.required/i,

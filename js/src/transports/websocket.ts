@@ -96,7 +96,7 @@ export class WebSocketTransport implements Transport {
       close: ({ code, reason }: { readonly code: number; readonly reason: string }) => {
         // These are never sent: they mean no close frame, as does 0 in Deno, or one without a code.
         if ((DEVELOPMENT && !code) || code === 1005 || code === 1006) this._end(undefined, failure);
-        else this._end(code, reason || `Closed with code ${code}.`);
+        else this._end(code, reason || 'The connection was closed.');
       },
       // Browsers answer pings without an event.
       ...((!DEVELOPMENT || !socket.on) && {

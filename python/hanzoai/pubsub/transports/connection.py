@@ -127,4 +127,4 @@ def ending(code: int | None, reason: str) -> tuple[int | None, str]:
     """Describe the end of a connection, by the received or sent close frame."""
     if code is None:
         return None, "The connection was lost."
-    return code, reason or f"The connection was closed with code {code}."
+    return code, reason or "The connection was closed."
