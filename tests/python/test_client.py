@@ -185,6 +185,20 @@ async def test_a_batch_checks_at_once_sends_at_the_end_and_nothing_after_an_exce
     assert data == [0, 1, 2]
 
 
+async def test_a_batch_that_is_opened_again_sends_only_new_messages(
+    pubsub_memory: MemoryServer,
+) -> None:
+    ps = pubsub_memory.client()
+    batch = ps.batch()
+    with pytest.raises(InvalidTopic):
+        await _publish_to(batch, "a.b", "a.*")
+    for n in (1, 2):
+        async with batch:
+            batch.publish("a.b", {"data": n})
+        assert len(batch) == len(batch.results) == 1
+    assert [message.data async for message in ps.history("a.b")] == [1, 2]
+
+
 async def test_a_publish_may_go_over_http_without_a_connection(pubsub_memory: MemoryServer) -> None:
     ps = pubsub_memory.client()
     first = await ps.publish("a.b", {"data": 1}, id="one", via="rest")

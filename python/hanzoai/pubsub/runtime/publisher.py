@@ -293,6 +293,7 @@ class Batch:
         return item.id
 
     async def __aenter__(self) -> Self:
+        self._items = []
         self._open = True
         return self
 
