@@ -238,7 +238,8 @@ async def test_a_restart_that_the_server_announces_is_no_warning_if_the_client_r
 ) -> None:
     ps = pubsub_memory.client()
     await ps.connect()
-    ps._ready().driver.failures.told(Rejected(code="going_away", message="The node is drained."))
+    problem = Rejected(code="going_away", message="The node is drained.")
+    ps._ready().driver.failures.note_problem(problem)
     pubsub_memory.cut(1001, "going away")
     await pubsub_memory.clock.advance_until(lambda: ps.state == "connected", 60)
     assert warnings_of(caplog) == []
@@ -252,7 +253,8 @@ async def test_an_announced_restart_is_one_warning_if_the_client_cannot_reconnec
 ) -> None:
     ps = pubsub_memory.client()
     await ps.connect()
-    ps._ready().driver.failures.told(Rejected(code="going_away", message="The node is drained."))
+    problem = Rejected(code="going_away", message="The node is drained.")
+    ps._ready().driver.failures.note_problem(problem)
     with pubsub_memory.refusing(None, "The cable is cut."):
         pubsub_memory.cut(1001, "going away")
         await pubsub_memory.clock.advance(120)

@@ -109,15 +109,15 @@ export class Connection implements Receiver {
       }
     } else if (read.type === 'message') {
       owner.session.operations?.subscriptions.message(read.message);
-      if (!this._outgoing.length && !owner.crowded) return;
+      if (!this._outgoing.length && !owner.giveWay) return;
     } else {
       if (read.type === 'auth.ok' && !this._isReady(read)) return;
-      if (read.type === 'error' || read.type === 'auth.error') owner.tokens._hide(read);
+      if (read.type === 'error' || read.type === 'auth.error') owner.tokens._redact(read);
       (this._dialect ?? owner.session).receive(read, owner.clock.wallMs());
     }
     owner.handled();
-    if (!owner.crowded) return;
-    owner.crowded = false;
+    if (!owner.giveWay) return;
+    owner.giveWay = false;
     this._paused = true;
     owner.clock.callSoon(() => this._resume());
   }

@@ -60,7 +60,7 @@ export class Driver implements Owner, Ports {
   tokenFailure: PubSubError | undefined;
   /** The peer's features and limits; undefined before the first connection. */
   peer: Peer | undefined;
-  crowded = false;
+  giveWay = false;
   /** The operations; undefined before that part is loaded. */
   _background: Background | undefined;
   private _provide!: (background?: Background) => void;
@@ -85,7 +85,7 @@ export class Driver implements Owner, Ports {
   /** Why the last WebSocket failed; only in the development build. */
   declare socketFailure: string | undefined;
   /** The last error of the server on this connection; only in the development build. */
-  declare private _told: Loose<ErrorInfo> | undefined;
+  declare private _problem: Loose<ErrorInfo> | undefined;
 
   /**
    * @param options Options of the client.
@@ -111,13 +111,13 @@ export class Driver implements Owner, Ports {
 
   dropped(end: TransportEnd): void {
     const { again, code = LOST, retryAfter } = end;
-    const reason = this.tokens._plain(end.reason);
-    const told = (DEVELOPMENT && this._told?.code === reason && this._told.message) || reason;
+    const reason = this.tokens._redacted(end.reason);
+    const shown = (DEVELOPMENT && this._problem?.code === reason && this._problem.message) || reason;
     if (DEVELOPMENT && this._connection?._transport.incremental) this.socketFailure = reason;
     this._connection = undefined;
     // A connection that was never open is not urgent.
     const hurry = again && this.state === 'connected';
-    this.perform((session) => session.dropped(code, told, retryAfter));
+    this.perform((session) => session.dropped(code, shown, retryAfter));
     if (DEVELOPMENT && end.hidden) this.unexplained = this.lastFailure;
     if (hurry) this.perform((session) => session.woke(true));
   }
@@ -184,7 +184,7 @@ export class Driver implements Owner, Ports {
   }
 
   dial(transport: TransportName): void {
-    if (DEVELOPMENT) this._told = undefined;
+    if (DEVELOPMENT) this._problem = undefined;
     if (DEVELOPMENT && transport === 'websocket') this.socketFailure = undefined;
     this._next = transport;
   }
@@ -221,7 +221,7 @@ export class Driver implements Owner, Ports {
   }
 
   problem(problem: Loose<ErrorInfo>): void {
-    if (DEVELOPMENT) this._told = problem;
+    if (DEVELOPMENT) this._problem = problem;
     this.listeners.report(rejected(problem));
   }
 

@@ -64,7 +64,7 @@ export interface Client {
   readonly idle: number;
   readonly maxPayload: number;
   /** Whether to let the program run before the next frame: an inbox is full, or has failed. */
-  crowded: boolean;
+  giveWay: boolean;
   timed<Options extends Waiting>(options: Options): Options & Timed;
   checkOpen(): void;
   part<Part>(load: () => Promise<Part>, options: Timed): Promise<Part>;

@@ -131,7 +131,7 @@ export class Inbox extends Stream {
     this._queue._add({ entry, size });
     this._bytes += size;
     if (many) this._allowed = Math.max(this._allowed, this._queue._size);
-    else if (this._isOver) this._shed();
+    else if (this._isOver) this._applyPolicy();
     this.wake();
     const { messages, bytes } = this._bounds;
     return (
@@ -204,7 +204,7 @@ export class Inbox extends Stream {
   }
 
   /** Apply the policy to a queue that exceeds its limits. */
-  private _shed(): void {
+  private _applyPolicy(): void {
     if (this._bounds.policy === 'error') {
       this.finish(
         new SlowConsumer('The queue of this subscription is full: the program reads too slowly.', {
@@ -233,9 +233,9 @@ export class Inbox extends Stream {
       this._dropped += 1;
       const { topic, seq } = entry;
       const gap: Gap = { topic, from: seq, to: seq, missed: 1, reason: 'slow_consumer' };
-      if (this._tellFirst(gap)) this._gaps += 1;
+      if (this._toFront(gap)) this._gaps += 1;
     } else if (entry.kind === 'gap') {
-      this._tellFirst(entry.gap);
+      this._toFront(entry.gap);
     } else {
       // Each change contains all members, so the latest one of a topic is enough.
       this._front.set(`presence ${entry.presence.topic}`, entry);
@@ -243,7 +243,7 @@ export class Inbox extends Stream {
   }
 
   /** Keep a gap before the oldest message, joined with one of its topic; whether there was none. */
-  private _tellFirst(gap: Gap): boolean {
+  private _toFront(gap: Gap): boolean {
     let { topic, from, to, missed, reason } = gap;
     if (!this._front.has(`gap ${topic}`) && this._front.size >= TOPICS) {
       topic = this.topics.join(' ');
@@ -379,14 +379,14 @@ export class Deliveries implements DeliveryPorts {
   }
 
   joined(sub: number, topics: readonly string[], denied: readonly Denial[]): void {
-    for (const one of denied) this._client.tokens._hide(one);
+    for (const one of denied) this._client.tokens._redact(one);
     this.inboxes.get(sub)?.join(topics, denied);
   }
 
   /** Add an entry; let the program run if it must read first, and remove a failed subscription. */
   private _put(sub: number, entry: Entry, many: boolean, inbox = this.inboxes.get(sub)): void {
     if (!inbox?.put(entry, many)) return;
-    this._client.crowded = true;
+    this._client.giveWay = true;
     // Not within the step of the session.
     if (inbox.finished) queueMicrotask(() => this.remove(sub));
   }

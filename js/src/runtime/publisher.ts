@@ -258,7 +258,7 @@ export class Publisher implements OutcomePort {
   private _published({ _message }: Prepared, result: PublishResult = {}): Published | PubSubError {
     const { error, id = _message.id, timestamp, seq, duplicate = false } = result;
     if (!error) return { id, timestamp, seq, duplicate };
-    this._client.tokens._hide(error);
+    this._client.tokens._redact(error);
     return rejected(error, _message.topic, _message.id);
   }
 }

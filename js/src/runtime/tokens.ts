@@ -70,15 +70,15 @@ export class TokenSource {
   }
 
   /** A text of a server without the tokens. */
-  _plain(text: string): string {
+  _redacted(text: string): string {
     return this._values.reduce(withoutToken, text);
   }
 
   /** Remove the tokens from what a server says about an error. */
-  _hide(told: object): void {
-    const texts = told as Record<string, unknown>;
+  _redact(error: object): void {
+    const texts = error as Record<string, unknown>;
     for (const name in texts) {
-      if (typeof texts[name] === 'string') texts[name] = this._plain(texts[name]);
+      if (typeof texts[name] === 'string') texts[name] = this._redacted(texts[name]);
     }
   }
 

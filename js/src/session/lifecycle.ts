@@ -231,7 +231,7 @@ export class Lifecycle implements Steps<SessionEvent> {
     this._credentials._accepted(peer.tokenLife);
   }
 
-  /** Request every subscription, and send the user's own presence again. */
+  /** Request every subscription, and send the client's own presence again. */
   _rejoin(): void {
     this.operations?.subscriptions.connected();
     this.operations?.ownPresence.connected();

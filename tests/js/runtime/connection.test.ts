@@ -35,7 +35,7 @@ function reading() {
       clock,
       options: { logger: { debug: (text: string) => output.push(text) } },
       listeners: { report: ({ message }: Error) => output.push(message) },
-      crowded: false,
+      giveWay: false,
       handled: () => {},
       dropped: (end: TransportEnd) => ends.push(end),
     } as unknown as Owner,

@@ -57,7 +57,7 @@ Measured: with more waiting messages, each costs more, because the garbage colle
 
 
 P = ParamSpec("P")
-_Told = TypeVar("_Told", bound=Model)
+_Error = TypeVar("_Error", bound=Model)
 
 
 class Steps:
@@ -279,26 +279,28 @@ class Connection:
         (self._dialect or self._session).receive(self._without_tokens(frame), self._clock.wall_ms())
 
     def _without_tokens(self, frame: ServerFrame) -> ServerFrame:
-        """The frame with explanations that do not quote the token."""
+        """The frame with texts that do not quote the token."""
         if isinstance(frame, AuthErrorFrame | ErrorFrame):
-            return self._explained(frame)
+            return self._redacted(frame)
         if type(frame) is SubscribedFrame and frame.denied:
-            denied = [*map(self._explained, frame.denied)]
+            denied = [*map(self._redacted, frame.denied)]
             return frame.model_copy(update={"denied": denied})
         results = frame.results if type(frame) is PublishedFrame else None
         if results and any(one.error for one in results):
             plain = [
-                one.model_copy(update={"error": self._explained(one.error)}) if one.error else one
+                one.model_copy(update={"error": self._redacted(one.error)}) if one.error else one
                 for one in results
             ]
             return frame.model_copy(update={"results": plain})
         return frame
 
-    def _explained(self, told: _Told) -> _Told:
+    def _redacted(self, error: _Error) -> _Error:
         texts = {
-            name: without_token(text, *self._tokens) for name, text in told if isinstance(text, str)
+            name: without_token(text, *self._tokens)
+            for name, text in error
+            if isinstance(text, str)
         }
-        return told.model_copy(update=texts)
+        return error.model_copy(update=texts)
 
     def _read_on(self, transport: Transport, rest: Iterator[Incoming], *_: object) -> None:
         """Read on when the program has run; with ``block``, when no inbox is full."""

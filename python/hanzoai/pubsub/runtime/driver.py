@@ -369,7 +369,7 @@ class Driver:
 
     def problem(self, problem: Rejected, /) -> None:
         """See ``Ports``."""
-        self.failures.told(problem)
+        self.failures.note_problem(problem)
         self.listeners.report(rejected(problem), problem.topic)
 
     def finished(self, error: Rejected | None, /) -> None:

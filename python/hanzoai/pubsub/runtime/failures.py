@@ -53,7 +53,7 @@ class Failures:
         self._url = environment.url or options.socket_url
         self._auto = options.transport == "auto"
         self._dialed: TransportName | None = None
-        self._told: Rejected | None = None
+        self._problem: Rejected | None = None
         self._socket_failed = "it did not open in time"
         self._logged_outage = False
         self._logged_reasons: set[str] = set()
@@ -70,19 +70,19 @@ class Failures:
     def dialed(self, transport: TransportName) -> None:
         """A transport is being opened."""
         self._dialed = transport
-        self._told = None
+        self._problem = None
 
-    def told(self, problem: Rejected) -> None:
+    def note_problem(self, problem: Rejected) -> None:
         """The server sent an error of its own, perhaps before it closes the connection."""
-        self._told = problem
+        self._problem = problem
         if problem.code == "going_away":
             self._patience = _PATIENCE
 
     def dropped(self, code: int | None, reason: str) -> str:
         """The transport has closed, or did not open. Returns the reason in words."""
-        told = self._told
-        if told is not None and told.message and told.code in (reason, code_of(code)):
-            reason = told.message
+        problem = self._problem
+        if problem is not None and problem.message and problem.code in (reason, code_of(code)):
+            reason = problem.message
         elif (known := CODES.get(reason)) is not None:
             reason = known.meaning
         if self._dialed == "websocket":

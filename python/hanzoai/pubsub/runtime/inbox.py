@@ -128,7 +128,7 @@ class Inbox:
             self._allowed = max(self._allowed, len(entries))
         elif len(entries) + len(ready) > self._unmeasured:
             self._measure()
-            self._check()
+            self._apply_policy()
         self._waiters.notify()
         waiting = len(entries) + len(ready)
         return many or (not self.finished and waiting > self._unmeasured - BURST)
@@ -159,7 +159,7 @@ class Inbox:
         if many:
             self._allowed = max(self._allowed, len(self._entries))
         else:
-            self._check()
+            self._apply_policy()
         self._waiters.notify()
 
     def join(self, granted: tuple[str, ...], denied: tuple[Denial, ...]) -> None:
@@ -304,7 +304,7 @@ class Inbox:
     def _is_over(self) -> bool:
         return len(self._entries) > self._allowed or self._bytes > self._most_bytes
 
-    def _check(self) -> None:
+    def _apply_policy(self) -> None:
         """Apply the policy to a queue that exceeds its limits."""
         if self.policy == "block" or not self._is_over:
             return

@@ -168,7 +168,7 @@ class TransportChoice:
 
     @property
     def may_fall_back(self) -> bool:
-        """Whether the transport is a WebSocket, and the user leaves the choice open."""
+        """Whether the transport is a WebSocket, and the choice is left open."""
         return self._context.options.transport == "auto" and self.name == "websocket"
 
     def count_failure(self) -> bool:

@@ -238,7 +238,7 @@ class Lifecycle:
         self.credentials.accepted(peer.token_life)
 
     def rejoin(self, event: SessionEvent, /) -> None:
-        """Request every subscription, and send the user's own presence again."""
+        """Request every subscription, and send the client's own presence again."""
         self._subscriptions.connected()
         self._own_presence.connected()
 

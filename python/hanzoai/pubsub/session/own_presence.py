@@ -1,4 +1,4 @@
-"""The user's own presence: sent until the server has it, and again on a new connection.
+"""The client's own presence: sent until the server has it, and again on a new connection.
 
 PRES-3. One update per topic is in flight at a time, within the rate of publishes; changes in the
 meantime are merged into one update, in which the last value of each key counts.
@@ -75,7 +75,7 @@ class PresenceValues:
 
 
 class OwnPresence:
-    """The user's own presence on each topic, until the server has it."""
+    """The client's own presence on each topic, until the server has it."""
 
     def __init__(self, context: Context, publishes: Publishes, routes: Routes) -> None:
         self._context = context

@@ -1,4 +1,4 @@
-"""The border of a session: requests of the user, the server, ports; and what its parts share.
+"""The border of a session: requests of the program, the server, ports; and what its parts share.
 
 The runtime implements the ports with sockets, timers and queues; tests implement them with a log. A
 port is called during a step, and must not call the session before the step ends.
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Subscribe:
-    """The user wants messages."""
+    """The program subscribes."""
 
     sub: int  # unique number from the caller, which names the subscription in ports
     topics: tuple[str, ...]  # valid patterns, at least one, none twice
@@ -48,7 +48,7 @@ class Subscribe:
 
 @dataclass(slots=True)  # not frozen: that makes it four times as slow to create
 class Publish:
-    """The user publishes."""
+    """The program publishes."""
 
     ref: int  # unique number from the caller, which names the publish in `settle`
     messages: tuple[Publication, ...]  # valid, each with an id: one, or at least one with `batch`

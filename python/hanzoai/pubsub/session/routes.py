@@ -25,7 +25,7 @@ LIVE: Final = 2
 
 @dataclass(slots=True, eq=False)
 class SubscriptionState:
-    """One subscription of the user."""
+    """One subscription of the program."""
 
     request: Subscribe  # after a change of the peer, for what follows the newest message
     cursor: Cursor

@@ -1,7 +1,7 @@
 """The session: makes all decisions of the SDK, and acts through its ports.
 
 Its parts share a context: `lifecycle` follows the table; `subscriptions`, `publishes` and
-`own_presence` keep the user's requests. This class dispatches each call to its part.
+`own_presence` keep the program's requests. This class dispatches each call to its part.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Session:
             context, self.subscriptions, self.publishes, self.own_presence
         )
 
-    # ---------------------------------------------------------------- from the user
+    # ---------------------------------------------------------------- from the program
 
     def connect(self, *, opened: bool = False) -> None:
         """Connect; `opened`: a WebSocket to this address has worked in this process before."""

@@ -53,7 +53,7 @@ class Subscriptions:
         peer = self._context.peer
         return peer is not None and peer.incremental
 
-    # ---------------------------------------------------------------- from the user
+    # ---------------------------------------------------------------- from the program
 
     def subscribe(self, request: Subscribe) -> None:
         """Add a subscription; request it if there is a connection."""
