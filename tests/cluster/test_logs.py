@@ -299,3 +299,18 @@ async def test_a_redis_that_evicts_what_nodes_write_is_named_once(
         await until(lambda: bool(lines(caplog, "has evicted keys since it started")))
     assert lines(caplog, "(maxmemory-policy allkeys-lru); set noeviction") == [logging.WARNING]
     assert lines(caplog, "so it has probably lost data") == [logging.WARNING]
+
+
+@pytest.mark.parametrize("appendonly", ["yes", "no"])
+@pytest.mark.parametrize("durable", [True, False])
+async def test_a_redis_that_counts_as_durable_and_writes_no_file_is_named_at_the_start(
+    appendonly: str, durable: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with (
+        asyncio.timeout(BOUND),
+        running("redis", tmp_path / "store", "--appendonly", appendonly) as store,
+        running_server(redis_url=store.url, redis_durable=durable),
+    ):
+        pass
+    named = durable and appendonly == "no"
+    assert lines(caplog, "redis_durable is set, but") == [logging.WARNING] * named

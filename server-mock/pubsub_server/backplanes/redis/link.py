@@ -26,7 +26,7 @@ from pubsub_server.instruments import Distribution
 from pubsub_server.tasks import run_all
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Sequence
 
     from pubsub_server.backplanes.redis.pool import Pool
     from pubsub_server.backplanes.redis.wire import Done, Wire
@@ -140,11 +140,8 @@ class Link:
         Returns:
             Their names, in words for the log; empty if there are none.
         """
-        servers: dict[Server, str] = {}
-        for key in keys:
-            with suppress(*LINK_ERRORS):
-                servers[await self._servers.of(key)] = key
-        found = await run_all(self._eviction_policy(key, evicted) for key in servers.values())
+        servers = await self._one_key_each(keys)
+        found = await run_all(self._eviction_policy(key, evicted) for key in servers)
         return ", ".join(sorted(set(filter(None, found))))
 
     async def _eviction_policy(self, key: str, evicted: bool) -> str:
@@ -156,6 +153,24 @@ class Link:
             if memory.get("maxmemory", "0") != "0" and policy not in SAFE_POLICIES:
                 return policy
         return ""
+
+    async def in_memory_only(self, keys: Sequence[str]) -> bool:
+        """Whether a server with one of these keys has no append-only file; False without answer."""
+        servers = await self._one_key_each(keys)
+        return any(await run_all(self._without_file(key) for key in servers))
+
+    async def _without_file(self, key: str) -> bool:
+        with suppress(*LINK_ERRORS):
+            return (await self._info(key, "persistence")).get("aof_enabled") == "0"
+        return False
+
+    async def _one_key_each(self, keys: Sequence[str]) -> Collection[str]:
+        """One of the keys for each server that has some and answers."""
+        servers: dict[Server, str] = {}
+        for key in keys:
+            with suppress(*LINK_ERRORS):
+                servers[await self._servers.of(key)] = key
+        return servers.values()
 
     def open_writer(self, key: str) -> Wire | None:
         """The connection that publishes to this key, if it is open."""

@@ -62,6 +62,8 @@ async def open_redis(settings: Settings) -> RedisBackplane:
     clock = RedisClock()
     try:
         secret, opened = await _prepare(link, layout, settings.node_timeout, clock)
+        if settings.redis_durable:
+            await _check_durability(link, layout)
     except BaseException as error:
         # This may also be a cancellation.
         await link.close()
@@ -126,6 +128,18 @@ async def _check_eviction(link: Link, layout: Layout) -> None:
                     "Redis may evict any key when it is full (maxmemory-policy %s), and history,"
                     " positions, members and counts with them; set noeviction, and enough memory",
                     names,
+                )
+
+
+async def _check_durability(link: Link, layout: Layout) -> None:
+    # As for eviction.
+    with suppress(TimeoutError):
+        async with asyncio.timeout(FIRST_CALL_WITHIN):
+            if await link.in_memory_only(layout.bases):
+                logger.warning(
+                    "redis_durable is set, but Redis keeps messages in memory only (appendonly no):"
+                    " after a restart of Redis, clients miss messages without a gap. Set"
+                    " appendonly yes and appendfsync always in Redis, or turn off redis_durable"
                 )
 
 
