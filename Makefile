@@ -62,7 +62,7 @@ pins: ## resolve the newest versions and write them down
 
 # ---------------------------------------------------------------- test
 
-.PHONY: test test-fast test-python test-js test-server test-cluster test-spark test-browser flaky statements durations coverage
+.PHONY: test test-fast test-python test-js test-server test-cluster test-spark test-browser test-engines flaky statements durations coverage
 test: setup ## every test
 	@$(TESTS) all
 
@@ -92,6 +92,10 @@ test-spark: ## the source and the sink, on one machine and on a cluster
 test-browser: ## both SDKs, the console and the examples in Chromium
 	$(SETUP) python npm chromium
 	@$(TESTS) browser
+
+test-engines: ## the client in Firefox and WebKitGTK, the engine of Safari; two minutes, not part of `test`
+	$(SETUP) python npm engines
+	@node tests/browser/engines/run.mjs
 
 flaky: setup ## run tests N times under load and count failures; ONLY='PATH -k WORD' or GROUPS=cluster chooses
 	@$(TESTS) $(GROUPS) --repeat $(or $(N),10) --only '$(ONLY)'

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 PARTS = (
     *("python", "newest", "npm", "docs", "bench", "dashboard", "coverage"),
-    *("bash", "chromium", "redis", "balancers", "java", "kafka", "classes", "bytecode"),
+    *("bash", "chromium", "engines", "redis", "balancers", "java", "kafka", "classes", "bytecode"),
 )
 STATE = ROOT / ".setup"
 
@@ -59,6 +59,8 @@ def plan(parts: Sequence[str]) -> tuple[list[Step], list[Step]]:
     programs = [name for name in ("bash", "chromium", "redis", "java") if name in parts]
     if "balancers" in parts:
         programs += ["haproxy", "nginx"]
+    if "engines" in parts:
+        programs += ["firefox", "webkit", "xvfb"]
     kafka = KafkaBroker()
     if "kafka" in parts:
         programs += [name for name in kafka.programs() if name not in programs]

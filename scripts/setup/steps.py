@@ -323,6 +323,9 @@ class NpmPackages:
 PROGRAMS = {
     "bash": (("bash",), "bash"),
     "chromium": (("chromium", "chromium-browser", "google-chrome"), "chromium"),
+    "firefox": (("firefox-esr", "firefox"), "firefox-esr"),
+    "webkit": (("WebKitWebDriver",), "webkit2gtk-driver"),
+    "xvfb": (("Xvfb",), "xvfb"),
     "redis": (("redis-server",), "redis-server"),
     "haproxy": (("haproxy",), "haproxy"),
     "nginx": (("nginx",), "nginx-light"),

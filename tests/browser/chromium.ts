@@ -50,8 +50,8 @@ const ARGUMENTS = [
   `--disable-features=${UNUSED.join()}`,
 ];
 
-/** The path of the first of these names on PATH. */
-export function findChromium(names: readonly string[] = NAMES): string {
+/** The path of the first of these names on PATH; `target` of the Makefile installs it. */
+export function findProgram(names: readonly string[], target = 'setup'): string {
   for (const name of names) {
     for (const folder of (process.env['PATH'] ?? '').split(delimiter)) {
       const path = join(folder, name);
@@ -63,7 +63,7 @@ export function findChromium(names: readonly string[] = NAMES): string {
       }
     }
   }
-  throw new Error(`No Chromium on PATH (${NAMES.join(', ')}): run \`make setup\`.`);
+  throw new Error(`PATH has none of ${names.join(', ')}: run \`make ${target}\`.`);
 }
 
 /** A folder for the profile, and environment variables that keep caches and crash reports in it. */
@@ -78,7 +78,7 @@ function quarters(): { folder: string; env: NodeJS.ProcessEnv; clear: () => Prom
 export async function launchChromium(): Promise<{ browser: Browser; stop: () => Promise<void> }> {
   const { env, clear } = quarters();
   const browser = await chromium.launch({
-    executablePath: findChromium([SHELL, ...NAMES]),
+    executablePath: findProgram([SHELL, ...NAMES]),
     args: ARGUMENTS,
     ignoreDefaultArgs: UNWANTED,
     env,
@@ -97,7 +97,7 @@ export async function launchHideable(): Promise<{
 }> {
   const { folder, env, clear } = quarters();
   const child = spawn(
-    findChromium(),
+    findProgram(NAMES),
     [
       ...ARGUMENTS,
       '--headless',
