@@ -103,9 +103,10 @@ export class Background {
     // No call throws the error that ends a subscription later, unless the program iterates it.
     if (!inbox.error) void handled?.then(() => inbox.observed || deliveries.reportEnd(inbox));
     if (!answered) {
+      const error = late(client, options, request, Boolean(onMessage));
       // Without a handler, the program could no longer read it.
       if (!onMessage) stop();
-      throw late(client, options, topics[0], Boolean(onMessage));
+      throw error;
     }
     signal?.throwIfAborted();
     if (inbox.error) {

@@ -12,7 +12,7 @@ import { CODES } from '../generated/errors.js';
 import type { Publication } from '../generated/wire.js';
 import { remedyOf } from '../http/remedies.js';
 import { TIMEOUTS } from '../session/events.js';
-import type { Rejected, Unknown } from '../session/ports.js';
+import type { Rejected, Subscribe, Unknown } from '../session/ports.js';
 import type { Client } from './environment.js';
 import { rejected } from './rejected.js';
 import type { Timed } from './waiting.js';
@@ -105,21 +105,28 @@ export function unansweredUpdate(
 export function late(
   client: Client,
   { timeout }: Timed,
-  topic: string | undefined,
+  { sub, topics }: Subscribe,
   stays: boolean,
 ): OperationTimeout {
   return new OperationTimeout(
     DEVELOPMENT
-      ? `The server did not answer the subscription within ${timeout} ms` +
+      ? `The server ${problemOf(client, sub, timeout)}` +
           `${stays ? '; it stays active and may still be answered' : ''}. ${describeState(client)}`
       : undefined,
     {
-      topic,
+      topic: topics[0],
       outcomeUnknown: stays,
       remedy: 'Try again, or wait longer; `hanzo-pubsub doctor` finds the first cause.',
       ...(DEVELOPMENT && lastRemedy(client)),
     },
   );
+}
+
+function problemOf({ session }: Client, sub: number, timeout: number): string {
+  const refusal = session.operations.subscriptions.all.get(sub)?.refusal;
+  if (!refusal) return `did not answer the subscription within ${timeout} ms`;
+  const { code, message = code } = refusal;
+  return `rejected the subscription for now: ${message.replace(/\.$/, '')} (${code})`;
 }
 
 /** The remedy for the likely cause of the last failure, if there is one. */

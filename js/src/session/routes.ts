@@ -8,6 +8,9 @@ import type { Subscribe } from './ports.js';
 /** Maximum topics with remembered subscriptions; others are looked up each time. */
 const KNOWN_TOPICS = 4_096;
 
+/** A temporary rejection of a subscription, or of a part of it. */
+export type Refusal = Omit<Denial, 'topic'>;
+
 export type Phase = 'pending' | 'joining' | 'live';
 
 /**
@@ -26,6 +29,8 @@ export class SubscriptionState {
   answered = false;
   /** The server rejected a part of it temporarily. */
   retryPending = false;
+  /** The last temporary rejection; only in the development build. */
+  declare refusal: Refusal | undefined;
   /** The program knows the answer on this connection: another request only recovers messages. */
   reported = false;
   /** Patterns denied by earlier answers, for the next report. */

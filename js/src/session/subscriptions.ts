@@ -4,6 +4,7 @@
  * HIP-56 H-042, H-043, H-046; REC-1 to REC-3, HIST-1.
  */
 
+import { DEVELOPMENT } from '../build.js';
 import { CODES } from '../generated/errors.js';
 import type { Denial, Envelope, ErrorFrame, SubscribedFrame } from '../generated/wire.js';
 import { type Answer, type Cursor, type Cursors, gap, isGap, Replay, SeqCursor } from './cursor.js';
@@ -163,6 +164,7 @@ export class Subscriptions {
     this.requests.delete(ref);
     state.forget();
     if (isRetryable(code)) {
+      if (DEVELOPMENT) state.refusal = { code, message };
       this.retryLater(state, retryAfter);
       return true;
     }
@@ -296,6 +298,7 @@ export class Subscriptions {
     );
     const granted = state._patterns.filter((pattern) => !later.has(pattern));
     if (granted.length < state._patterns.length) {
+      if (DEVELOPMENT) state.refusal = answered.find(({ topic }) => later.has(topic));
       this.retryLater(state);
       if (!granted.length) {
         state.forget();

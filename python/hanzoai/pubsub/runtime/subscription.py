@@ -149,9 +149,14 @@ class Feed:
         inbox, driver = self.inbox, self.begin().driver
         failures, seconds = driver.failures, driver.options.operation_timeout
         if not await inbox.answered(driver.clock, seconds):
+            problem = f"did not answer the subscription within {seconds:g} s"
+            state = driver.session.subscriptions.all.get(self._request.sub)
+            if state is not None and (refusal := state.refusal) is not None:
+                why = (refusal.message or refusal.code).rstrip(".")
+                problem = f"rejected the subscription for now: {why} ({refusal.code})"
             raise OperationTimeout(
-                f"The server did not answer the subscription within {seconds:g} s; it stays "
-                f"active and may still be answered. {failures.describe_state()}",
+                f"The server {problem}; it stays active and may still be answered. "
+                f"{failures.describe_state()}",
                 topic=inbox.topics[0],
                 remedy=failures.remedy(_REMEDY),
                 cause=failures.cause,

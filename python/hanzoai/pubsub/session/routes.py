@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from hanzoai.pubsub.gap import Gap
-    from hanzoai.pubsub.generated.wire import Denial
+    from hanzoai.pubsub.generated.wire import Denial, ErrorFrame
     from hanzoai.pubsub.session.cursor import Cursor
     from hanzoai.pubsub.session.ports import Subscribe
 
@@ -34,6 +34,7 @@ class SubscriptionState:
     ref: str = ""  # of the open request
     answered: bool = False  # the server has answered at least once
     retry_pending: bool = False  # the server rejected a part of it temporarily
+    refusal: ErrorFrame | Denial | None = None  # the last temporary one, for texts of errors
     # The program knows the answer on this connection: another request only recovers messages.
     reported: bool = False
     denied: list[Denial] = field(default_factory=list["Denial"])  # for the next report

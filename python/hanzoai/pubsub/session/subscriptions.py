@@ -167,6 +167,7 @@ class Subscriptions:
             return False
         state.forget()
         if is_retryable(frame.code):
+            state.refusal = frame
             self.retry_later(state, frame.retry_after_ms or 0)
             return True
         refused = [frame.topic] if frame.topic in state.patterns else state.patterns
@@ -297,6 +298,7 @@ class Subscriptions:
         self._remove_patterns(state, [denial.topic for denial in denied])
         granted = tuple(pattern for pattern in state.patterns if pattern not in later)
         if len(granted) < len(state.patterns):
+            state.refusal = next(d for d in answered if d.topic in later)
             self.retry_later(state)
             if not granted:
                 state.forget()
