@@ -399,3 +399,38 @@ test('the demonstration shows presence, a cut and its replay, and its button sta
   await play.waitFor();
   await until(page, () => !document.querySelector('.members li'));
 });
+
+test('the rates of the server are unknown until they are measured', async (t) => {
+  const server = await startServer(t);
+  const page = await openConsole(t, server);
+  let answers = 0;
+  await page.route('**/metrics', async (route) => {
+    answers += 1;
+    await route.fulfill({ body: `hanzo_pubsub_published_total ${1_000_000 * answers}\n` });
+  });
+  const seen: string[] = [];
+  await page.exposeFunction('note', (text: string) => seen.push(text));
+  await page.addInitScript(() => {
+    const note = (): void => {
+      const tile = [...document.querySelectorAll('.tiles > div')].find((each) =>
+        each.textContent.startsWith('Published/s'),
+      );
+      if (tile) (globalThis as unknown as { note: (text: string) => void }).note(tile.textContent);
+    };
+    new MutationObserver(note).observe(document, {
+      characterData: true,
+      childList: true,
+      subtree: true,
+    });
+  });
+  await page.reload();
+  const tile = page.locator('.tiles > div').filter({ hasText: 'Published/s' });
+  await tile.filter({ hasText: /\d/ }).waitFor();
+  assert.ok(answers > 1);
+  assert.ok(seen.includes('Published/s–'));
+  // A million more in each answer are never 0 per second.
+  assert.deepEqual(
+    seen.filter((each) => each === 'Published/s0'),
+    [],
+  );
+});

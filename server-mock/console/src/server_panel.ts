@@ -10,15 +10,19 @@ import { readMetrics } from './metrics.js';
 import { effect, everyWhileVisible, Signal } from './reactive.js';
 
 const POLL = 5_000;
+/** Milliseconds of the shortest measurement of a rate: a change of the connection also polls. */
+const SHORTEST = 1_000;
 
 interface Facts {
   readonly healthy: boolean | undefined;
   readonly took: number | undefined;
   readonly metrics: ReadonlyMap<string, number> | undefined;
-  /** Rate per second since the last poll; undefined while the server does not answer. */
+  /** Rate per second since an earlier poll; undefined at first and without an answer. */
   readonly published: number | undefined;
   readonly delivered: number | undefined;
 }
+
+const NO_RATES = { published: undefined, delivered: undefined };
 
 /** Build the panel. */
 export function serverPanel(
@@ -38,15 +42,18 @@ export function serverPanel(
     const { healthy, took } = await health(config.http);
     const metrics = healthy ? await metricsOf(config.http) : undefined;
     const at = performance.now();
-    const perSecond = (name: string): number | undefined => {
-      const [now, then] = [metrics?.get(name), before?.metrics.get(name)];
-      if (now === undefined) return undefined;
-      if (then === undefined || !before) return 0;
-      return Math.max(0, (now - then) / ((at - before.at) / 1000));
-    };
-    const published = perSecond('published_total');
-    const delivered = perSecond('delivered_total');
-    if (metrics) before = { at, metrics };
+    let { published, delivered } = metrics ? facts.value : NO_RATES;
+    if (metrics && (!before || at - before.at >= SHORTEST)) {
+      const seconds = before && (at - before.at) / 1000;
+      const perSecond = (name: string): number | undefined => {
+        const [now, then] = [metrics.get(name), before?.metrics.get(name)];
+        if (now === undefined || then === undefined || !seconds) return undefined;
+        return Math.max(0, (now - then) / seconds);
+      };
+      published = perSecond('published_total');
+      delivered = perSecond('delivered_total');
+      before = { at, metrics };
+    }
     facts.value = { healthy, took, metrics, published, delivered };
   };
   everyWhileVisible(POLL, () => void poll());
