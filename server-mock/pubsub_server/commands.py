@@ -263,7 +263,7 @@ def _token_parser() -> Parser:
         "--ttl",
         type=duration,
         metavar="TIME",
-        help="time until it expires [default: 1h; an API key does not expire]",
+        help="time until the token or key expires [default: 1h; an API key does not expire]",
     )
     parser.add_argument(
         "--dev-key-file",

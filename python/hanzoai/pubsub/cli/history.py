@@ -51,7 +51,7 @@ def build_parser() -> Parser:
         "--limit",
         type=count,
         metavar="N",
-        help="maximum number: the newest N, or with --after the first N",
+        help="maximum number: the newest N, or with --after the first N [default: all]",
     )
     place = parser.add_mutually_exclusive_group()
     place.add_argument(

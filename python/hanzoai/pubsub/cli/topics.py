@@ -32,7 +32,7 @@ def build_parser() -> Parser:
         help="maximum number of topics, 1 to 1000 [default: 100]; if you get this many, "
         "there may be more",
     )
-    connection_arguments(parser, timeout="timeout [default: 10s]")
+    connection_arguments(parser, timeout="timeout of the request [default: 10s]")
     return parser
 
 
