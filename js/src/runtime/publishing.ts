@@ -132,6 +132,7 @@ export async function publishMany(
       (await texts(driver, options)).refuseMessage(topic, message, maxPayload, at);
     }
   }
+  if (!items.length) return [];
   return driver.operate(options, ({ publisher }, timed) => publisher.publishMany(items, timed));
 }
 

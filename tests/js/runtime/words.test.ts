@@ -211,6 +211,13 @@ test('a publish without arguments names the topic', async () => {
   await ps.close();
 });
 
+test('an empty batch is published without a connection', async () => {
+  const { ps } = virtualClient();
+  assert.deepEqual(await ps.publishMany([]), []);
+  assert.equal(ps.state, 'initialized');
+  await ps.close();
+});
+
 test('a pair without a topic is reported with its message, as the message of a call is', async () => {
   const { ps } = virtualClient();
   for (const [message, kind] of [
