@@ -112,7 +112,8 @@ export class Driver implements Owner, Ports {
   dropped(end: TransportEnd): void {
     const { again, code = LOST, retryAfter } = end;
     const reason = this.tokens._redacted(end.reason);
-    const shown = (DEVELOPMENT && this._problem?.code === reason && this._problem.message) || reason;
+    const shown =
+      (DEVELOPMENT && this._problem?.code === reason && this._problem.message) || reason;
     if (DEVELOPMENT && this._connection?._transport.incremental) this.socketFailure = reason;
     this._connection = undefined;
     // A connection that was never open is not urgent.
