@@ -642,7 +642,10 @@ test('a page that was loaded over HTTPS is told to use encrypted addresses', asy
   });
   const late = received(ps.connect({ timeout: 300 }));
   await clock.advance(301);
-  assert.match((await late).remedy, /^On a page loaded over HTTPS, use `wss:\/\/` and `https:\/\/`/);
+  assert.match(
+    (await late).remedy,
+    /^On a page loaded over HTTPS, use `wss:\/\/` and `https:\/\/`/,
+  );
   await ps.close({ timeout: 0 });
 });
 
