@@ -102,10 +102,9 @@ export class Publisher implements OutcomePort {
 
   /** Change how this client appears; see `PubSub.updatePresence`. */
   async updatePresence(topic: string | undefined, data: JsonObject, options: Timed): Promise<void> {
-    const { _client: client } = this;
     const outcome = await within(this.setPresence(topic, data, options.end), options);
     if (outcome?.kind === 'rejected') throw rejected(outcome, topic);
-    if (outcome?.kind === 'unknown') throw unansweredUpdate(client, options, topic);
+    if (outcome?.kind === 'unknown') throw unansweredUpdate(this._client, options, topic);
   }
 
   /** Set how this client appears, now or with the next connection. */
