@@ -122,11 +122,12 @@ export function late(
   );
 }
 
-function problemOf({ session }: Client, sub: number, timeout: number): string {
+function problemOf({ session, tokens }: Client, sub: number, timeout: number): string {
   const refusal = session.operations.subscriptions.all.get(sub)?.refusal;
   if (!refusal) return `did not answer the subscription within ${timeout} ms`;
-  const { code, message = code } = refusal;
-  return `rejected the subscription for now: ${message.replace(/\.$/, '')} (${code})`;
+  const { code, message } = refusal;
+  const why = tokens._redacted(message || code).replace(/\.$/, '');
+  return `rejected the subscription for now: ${why} (${code})`;
 }
 
 /** The remedy for the likely cause of the last failure, if there is one. */

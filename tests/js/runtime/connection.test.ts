@@ -272,6 +272,24 @@ test('a denial and the result of a publish do not quote the token', async () => 
   await ps.close({ timeout: 0 });
 });
 
+test('the timeout of a subscription that is rejected for now does not quote the token', async () => {
+  const token = 'header.payload.signature';
+  const { ps, peer, clock } = virtualClient({ getToken: () => `Bearer ${token}` });
+  await ps.connect();
+  peer.silent.add('subscribe');
+  const late = assert.rejects(ps.subscribe('a', { timeout: 300 }), {
+    name: 'OperationTimeout',
+    message: /rejected the subscription for now: no \[token\] \(internal\)/,
+  });
+  await turns();
+  const [{ ref } = {}] = peer.socket.frames('subscribe');
+  const denied = [{ topic: 'a', code: 'internal', message: `no ${token}.` }];
+  peer.socket.receive({ type: 'subscribed', topics: [], denied, ref });
+  await clock.advance(301);
+  await late;
+  await ps.close({ timeout: 0 });
+});
+
 test('a server may quote the token of the connection after HTTP has renewed it', async () => {
   let calls = 0;
   const getToken = () => {
