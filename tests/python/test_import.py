@@ -54,16 +54,23 @@ import asyncio
 import sys
 import threading
 from hanzoai.pubsub import PubSubClient
-importers = []
+begun, goes_on = threading.Event(), threading.Event()
+imports = []
 def audit(event, arguments):
     if event == "import" and arguments[0] == "httpx":
-        importers.append(threading.current_thread() is threading.main_thread())
+        begun.set()
+        imports.append((threading.current_thread() is threading.main_thread(), goes_on.wait(10)))
 sys.addaudithook(audit)
 async def main():
     async with PubSubClient("ws://127.0.0.1:1/ws", "t", rest_attempts=1) as ps:
-        await asyncio.gather(ps.occupancy("a.b"), ps.presence("a.b"), return_exceptions=True)
+        first = asyncio.create_task(ps.occupancy("a.b"))
+        await asyncio.to_thread(begun.wait)
+        second = asyncio.create_task(ps.presence("a.b"))
+        await asyncio.sleep(0)
+        goes_on.set()
+        await asyncio.gather(first, second, return_exceptions=True)
 asyncio.run(main())
-print(importers)
+print(imports)
 """
 
 
@@ -87,5 +94,5 @@ def test_neither_an_import_nor_a_new_client_loads_a_library_or_what_runs_a_conne
     assert run(LOADED) == "['hanzoai']\n[]\n[]"
 
 
-def test_the_first_call_over_http_imports_its_library_outside_the_event_loop() -> None:
-    assert run(HTTP) == "[False]"
+def test_the_first_calls_over_http_import_its_library_outside_the_event_loop() -> None:
+    assert run(HTTP) == "[(False, True)]"

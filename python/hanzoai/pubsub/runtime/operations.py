@@ -80,8 +80,9 @@ class HttpApi:
 
     async def _loaded(self) -> Rest:
         # httpx takes a third of this package's import time, and many programs never use HTTP. In a
-        # thread, its import does not stop the event loop of the program.
-        if _REST not in sys.modules and self._driver.environment.peer is None:
+        # thread, its import does not stop the event loop. Meanwhile, the module is without `Rest`.
+        loaded = hasattr(sys.modules.get(_REST), "Rest")
+        if not loaded and self._driver.environment.peer is None:
             await call_in_thread(partial(import_module, _REST), "import of httpx")
         return self.rest
 
