@@ -185,7 +185,7 @@ async def test_a_batch_checks_at_once_sends_at_the_end_and_nothing_after_an_exce
     assert data == [0, 1, 2]
 
 
-async def test_a_batch_that_is_opened_again_sends_only_new_messages(
+async def test_a_batch_that_is_opened_again_has_only_new_messages_and_results(
     pubsub_memory: MemoryServer,
 ) -> None:
     ps = pubsub_memory.client()
@@ -196,6 +196,9 @@ async def test_a_batch_that_is_opened_again_sends_only_new_messages(
         async with batch:
             batch.publish("a.b", {"data": n})
         assert len(batch) == len(batch.results) == 1
+    with pytest.raises(InvalidTopic):
+        await _publish_to(batch, "a.b", "a.*")
+    assert batch.results == []
     assert [message.data async for message in ps.history("a.b")] == [1, 2]
 
 

@@ -293,7 +293,7 @@ class Batch:
         return item.id
 
     async def __aenter__(self) -> Self:
-        self._items = []
+        self._items, self.results = [], []
         self._open = True
         return self
 
