@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import threading
 import warnings
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -126,6 +127,34 @@ async def test_a_subscription_whose_wait_was_cancelled_ends_when_nothing_holds_i
     assert not seen
     assert not recwarn.list
     await ps.close()
+
+
+async def test_a_subscription_that_another_thread_drops_ends_its_waits_in_the_loop(
+    pubsub_memory: MemoryServer, recwarn: pytest.WarningsRecorder
+) -> None:
+    # In debug mode, the loop refuses calls from other threads.
+    asyncio.get_running_loop().set_debug(True)
+    ps = pubsub_memory.client()
+    await ps.connect()
+    pubsub_memory.lose_next("subscribed")
+    kept = [ps.subscribe("a.b", presence={"status": "typing"})]
+    waiting = asyncio.ensure_future(kept[0])
+    await clock_of(pubsub_memory).settle()
+    waiting.cancel()
+    await asyncio.wait({waiting})
+    del waiting
+    gc.collect()
+
+    def drop() -> None:
+        kept.clear()
+        gc.collect()
+
+    dropping = threading.Thread(target=drop)
+    dropping.start()
+    dropping.join()
+    await clock_of(pubsub_memory).settle()
+    assert pubsub_memory.received[-1]["type"] == "unsubscribe"
+    assert not recwarn.list
 
 
 async def test_a_subscription_with_own_presence_can_end_before_the_server_has_answered(

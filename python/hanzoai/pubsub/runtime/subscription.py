@@ -142,6 +142,7 @@ class Feed:
         if running_loop() is driver.loop and not collected:
             driver.unsubscribe(sub)
         elif not driver.loop.is_closed():
+            driver.loop.call_soon_threadsafe(self.inbox.finish)
             driver.loop.call_soon_threadsafe(driver.unsubscribe, sub)
 
     async def joined(self) -> None:
@@ -400,7 +401,6 @@ class Subscription(Generic[Data_co]):
                 stacklevel=2,
                 source=self,
             )
-        self._inbox.finish()
         feed.leave(collected=True)
 
     # ------------------------------------------------------------ inside
