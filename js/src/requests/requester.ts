@@ -85,7 +85,6 @@ class Requester {
     checkRequestId(id);
     checkName(topic, 'topic');
     const where = checkName(replyTo ?? replyTopic(topic, this._nonce), 'topic');
-    signal?.throwIfAborted();
     const driver = driverOf(this._client);
     const { timeout: limit, end: ends } = driver.timed(options);
     const key = `${where} ${id}`;

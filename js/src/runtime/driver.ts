@@ -272,7 +272,6 @@ export class Driver implements Owner, Ports {
     given: Options,
     call: (background: Background, options: Options & Timed) => Promise<Result>,
   ): Promise<Result> {
-    given.signal?.throwIfAborted();
     const options = this.timed(given);
     if (options.via !== 'rest') this.connect();
     if (this._background && !this._entering) return call(this._background, options);
@@ -302,8 +301,13 @@ export class Driver implements Owner, Ports {
     return this._connection?.idle ?? 0;
   }
 
-  /** The options of a call that begins now, with the timeout in force. */
+  /**
+   * The options of a call that begins now, with the timeout in force.
+   *
+   * @throws Error The reason of the signal, if that is aborted already.
+   */
   timed<Options extends Waiting>(options: Options): Options & Timed {
+    options.signal?.throwIfAborted();
     const { timeout = this.options.operationTimeout } = options;
     if (DEVELOPMENT) checkNumber('timeout', timeout, TIME);
     return { ...options, timeout, end: this.clock.now() + timeout };

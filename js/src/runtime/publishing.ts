@@ -132,7 +132,10 @@ export async function publishMany(
       (await texts(driver, options)).refuseMessage(topic, message, maxPayload, at);
     }
   }
-  if (!items.length) return [];
+  if (!items.length) {
+    driver.timed(options);
+    return [];
+  }
   return driver.operate(options, ({ publisher }, timed) => publisher.publishMany(items, timed));
 }
 

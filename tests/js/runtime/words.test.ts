@@ -214,6 +214,10 @@ test('a publish without arguments names the topic', async () => {
 test('an empty batch is published without a connection', async () => {
   const { ps } = virtualClient();
   assert.deepEqual(await ps.publishMany([]), []);
+  await assert.rejects(ps.publishMany([], { timeout: 0 }), { field: 'timeout' });
+  const reason = new Error('No longer needed.');
+  const signal = AbortSignal.abort(reason);
+  await assert.rejects(ps.publishMany([], { signal }), reason);
   assert.equal(ps.state, 'initialized');
   await ps.close();
 });
