@@ -39,6 +39,13 @@ describe('webhooks', () => {
     assert.equal(headers['webhook-signature'], 'v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=');
   });
 
+  test('a body may be any view of its bytes', async () => {
+    const { buffer } = Uint8Array.of(0, 0, ...BODY);
+    const view = new DataView(buffer, 2) as unknown as Uint8Array;
+    assert.deepEqual(await signed(view), await signed());
+    assert.equal((await verify(view, await signed(), SECRET, { now: NOW })).id, 'wh_1');
+  });
+
   test('headers may be those of fetch or of Node, in any case', async () => {
     const headers = await signed();
     const titles = Object.entries(headers).map(([name, value]) => [name.toUpperCase(), [value]]);

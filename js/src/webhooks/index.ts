@@ -158,8 +158,8 @@ export interface WebhookSignOptions {
 /**
  * Create the three headers of a webhook, for tests of your receiver.
  *
- * @throws InvalidOption An argument has a wrong type or is out of range, or `secret` starts with
- *   `whsec_` but is not base64 after it; `field` names it.
+ * @throws InvalidOption An argument has a wrong type or is out of range, or `secret` is empty or not
+ *   base64 after `whsec_`; `field` names it.
  */
 export async function sign(
   body: Uint8Array | string,
@@ -274,7 +274,8 @@ function decode(base64: string): Bytes | undefined {
 
 function bytesOf(body: unknown): Uint8Array | undefined {
   if (typeof body === 'string') return new TextEncoder().encode(body);
-  return ArrayBuffer.isView(body) ? (body as Uint8Array) : undefined;
+  if (!ArrayBuffer.isView(body)) return undefined;
+  return new Uint8Array(body.buffer, body.byteOffset, body.byteLength);
 }
 
 function wrong(field: string, problem: string, remedy: string): InvalidOption {
