@@ -5,18 +5,18 @@
 
 /** The names. `exposedNames` finds those that must not be here. */
 export const INTERNAL_NAMES = `
-abandonFetch accepted acknowledged acks admit answered awaited based batches began beside burst byPattern callInterval
-cancelTimer checkOpen checkTimeout context cursor cursors deliver deliveries dial disconnectedSince doubt doubted
-doubts drawn drop dropTopics due effects ended ending entry environment expire expiresIn fetchToken finished fired
-flush follow full generation giveWay granted hangUp hasBatch hasRoom hasWebSocket healed heard held hide holders
-httpDerived httpUrl inbox inboxes incremental isPublish joined later learn lifecycle linked listeners lists lost marks
-matching moved notify observed opened operate operations over ownPresence paced paceInterval part pause paused perform
-phase plain ports presenceChanged probed problem protocolVersion proven publisher publishes put receive
-receiveQueueBytes receiveQueueMessages reconnected recovery refs rememberOwn remove renew renewable report reported
-reportEnd requests resends retried retryBase retryCap retryLater retryPending routes sendPolicy sendQueueBytes
-sendQueueMessages session setPresence settleAll settled shown skips socketUrl startTimer stateChanged stopAll
-survivesDrop taken tick timed timerFired timers tokenFailed tokenFailure tokenLife translate turn upgradeCap usesSeq
-wait wake watches welcomed whole withPresence woke
+abandonFetch accepted acknowledged acks admit answered awaited based began beside burst byPattern callInterval
+cancelTimer checkOpen checkTimeout context cursor cursors deliver deliveries dial disconnectedSince doubted doubts
+drawn drop dropTopics due effects ended ending entry environment expire expiresIn fetchToken finished fired flush
+follow full generation giveWay granted hangUp hasBatch hasRoom hasWebSocket healed heard held holders httpDerived
+httpUrl inboxes incremental isPublish joined later learn lifecycle linked listeners lists lost marks matching moved
+notify observed opened operate operations over ownPresence paced paceInterval part pause paused perform phase plain
+ports presenceChanged probed problem protocolVersion proven publisher publishes put receive receiveQueueBytes
+receiveQueueMessages reconnected recovery refs rememberOwn remove renew renewable report reported reportEnd requests
+resends retried retryBase retryCap retryLater retryPending routes sendPolicy sendQueueBytes sendQueueMessages session
+setPresence settleAll shown skips socketUrl startTimer stateChanged stopAll survivesDrop taken tick timed timerFired
+timers tokenFailed tokenFailure tokenLife translate upgradeCap usesSeq wait wake watches welcomed whole withPresence
+woke
 `
   .trim()
   .split(/\s+/);
