@@ -94,7 +94,8 @@ export function start(command: readonly string[], env: NodeJS.ProcessEnv = {}): 
       });
     });
   const stop = async (): Promise<void> => {
-    if (child.pid !== undefined && child.exitCode === null) process.kill(-child.pid, 'SIGTERM');
+    const runs = child.exitCode === null && child.signalCode === null;
+    if (child.pid !== undefined && runs) process.kill(-child.pid, 'SIGTERM');
     await ended;
     rmSync(home, { recursive: true, force: true, maxRetries: 9 });
   };
