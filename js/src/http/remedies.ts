@@ -12,7 +12,7 @@ const REMEDIES: readonly (readonly [cause: RegExp, remedy: string])[] = [
   [
     / reached: .*insecure/i,
     // Safari gives the same reason for both causes.
-    "On a page loaded over HTTPS, use `wss://` and `https://`. Else, add the addresses of `url` and `restUrl` to `connect-src` of the page's Content-Security-Policy.",
+    "On a page loaded over HTTPS, use `wss://` and `https://`. Otherwise, add the addresses of `url` and `restUrl` to `connect-src` of the page's Content-Security-Policy.",
   ],
   [
     / reached: .*certificate.required/i,
