@@ -412,3 +412,17 @@ async def test_a_channel_that_is_wanted_again_while_it_ends_is_not_ready_before_
     assert not ready.done()
     await channels.confirm("SSUBSCRIBE", wanted)
     assert ready.done()
+
+
+async def test_a_cancelled_wait_for_a_channel_leaves_nothing(
+    listening: tuple[Any, Channels],
+) -> None:
+    feed, channels = listening
+    feed.join("b:t:demo.x")
+    cancelled, ready = (feed.ready(["b:t:demo.x"])[0] for _ in range(2))
+    cancelled.cancel()
+    await asyncio.wait({cancelled})
+    assert [list(waiters) for waiters in feed._waiters.values()] == [[ready]]
+    await channels.confirm("SSUBSCRIBE", "b:t:demo.x")
+    await ready
+    assert feed._waiters == {}

@@ -108,6 +108,18 @@ async def two(store: Store, **more: object) -> AsyncGenerator[tuple[Noted, Noted
         yield a, b
 
 
+async def test_a_subscription_that_the_feed_does_not_confirm_in_time_waits_no_longer(
+    store: Store,
+) -> None:
+    async with two(store) as (a, _):
+        of_a: Any = a.roster
+        of_a._patience = 0
+        with pytest.raises(ServiceError, match="the members are unknown"):
+            await of_a.wait_joined((), ["demo.never"])
+        await asyncio.sleep(0)
+        assert [feed._waiters for feed in of_a._feed._lanes if feed._waiters] == []
+
+
 async def test_a_member_of_another_node_is_neither_changed_nor_taken_out(store: Store) -> None:
     async with two(store) as (a, b):
         await a.enter("cl_1", "of a")

@@ -198,7 +198,7 @@ class Feed:
         self._adding: set[str] = set()
         self._leaving: set[str] = set()
         self._switching = False
-        self._waiters: dict[str, list[asyncio.Future[None]]] = {}
+        self._waiters: dict[str, dict[asyncio.Future[None], None]] = {}
         self._changed = asyncio.Event()
         self._fresh = False
         self._started = False
@@ -241,14 +241,25 @@ class Feed:
             self._part(self._shards)
 
     def ready(self, channels: Iterable[str] | None) -> list[asyncio.Future[None]]:
-        """Awaitables until channels of topics are confirmed; None stands for whole shards."""
+        """Awaitables until channels of topics are confirmed; None stands for whole shards.
+
+        Cancel those that you no longer wait for.
+        """
         waiting: list[asyncio.Future[None]] = []
         for each in self._shards if channels is None or self._patterns else channels:
             if not self._confirmed(each):
                 future: asyncio.Future[None] = self._loop.create_future()
-                self._waiters.setdefault(each, []).append(future)
+                self._waiters.setdefault(each, {})[future] = None
+                future.add_done_callback(partial(self._forget, each))
                 waiting.append(future)
         return waiting
+
+    def _forget(self, channel: str, waiter: asyncio.Future[None]) -> None:
+        waiters = self._waiters.get(channel)
+        if waiters is not None:
+            waiters.pop(waiter, None)
+            if not waiters:
+                del self._waiters[channel]
 
     # ------------------------------------------------------------ life
 

@@ -313,11 +313,15 @@ class RedisRoster:
         self, joins: Sequence[asyncio.Future[None]], patterns: Sequence[str]
     ) -> None:
         """See `hub.roster.Roster`."""
-        waiting = (*joins, *self._feed.ready(patterns))
-        if waiting:
-            async with available(self._patience, UNKNOWN):
-                # A join continues even if its caller no longer waits.
-                await asyncio.wait(waiting)
+        confirmed = self._feed.ready(patterns)
+        if waiting := (*joins, *confirmed):
+            try:
+                async with available(self._patience, UNKNOWN):
+                    # A join continues even if its caller no longer waits.
+                    await asyncio.wait(waiting)
+            finally:
+                for each in confirmed:
+                    each.cancel()
 
     async def read(self, topics: Sequence[str]) -> Present:
         """See `hub.roster.Roster`."""
