@@ -14,7 +14,7 @@ from redis.exceptions import MovedError, NoScriptError, OutOfMemoryError, ReadOn
 from pubsub_server.backplane import Published
 from pubsub_server.backplanes.redis.errors import RefusedError
 from pubsub_server.backplanes.redis.failure_log import LOG_EVERY, PublishLog
-from pubsub_server.backplanes.redis.layout import PLACE, Item
+from pubsub_server.backplanes.redis.layout import PLACE, Item, Layout
 from pubsub_server.backplanes.redis.writer import (
     CALL_BYTES,
     CALL_MESSAGES,
@@ -25,6 +25,7 @@ from pubsub_server.backplanes.redis.writer import (
     Lane,
     Load,
     Memory,
+    Writer,
 )
 from pubsub_server.errors import ServiceError
 from pubsub_server.shared.answers import Answer
@@ -726,11 +727,13 @@ async def test_a_shard_without_further_publishes_delays_the_report_of_recovery_b
 
 
 async def test_a_closed_writer_logs_no_recovery_later(caplog: pytest.LogCaptureFixture) -> None:
-    log: Any = PublishLog(logging.getLogger("test"))
+    link: Any = Store()
+    writer = Writer(link, Layout("test", 1), Memory(1, 1, 1), PATIENCE)
+    log: Any = writer._log
     log.refused("idle shard", None)
     log.refused("shard", None)
     log.accepted("shard")
-    log.close()
+    await writer.close()
     assert log._timer.cancelled()
     assert caplog.messages == []
 
