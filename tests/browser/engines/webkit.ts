@@ -51,15 +51,23 @@ export async function startWebKit(): Promise<Engine> {
     return value;
   };
 
-  const end = Date.now() + BOUND;
-  while (!(await send('GET', '/status').catch(() => ''))) {
-    if (Date.now() > end) throw new Error('WebKitWebDriver does not answer.');
-    await pause(50);
-  }
-  const { sessionId } = (await ask('POST', '/session', { capabilities: {} })) as {
-    sessionId: string;
+  const begin = async (): Promise<string> => {
+    const end = Date.now() + BOUND;
+    while (!(await send('GET', '/status').catch(() => ''))) {
+      if (Date.now() > end) throw new Error('WebKitWebDriver does not answer.');
+      await pause(50);
+    }
+    const started = await ask('POST', '/session', { capabilities: {} });
+    return (started as { readonly sessionId: string }).sessionId;
   };
-  const session = `/session/${sessionId}`;
+  const end = async (): Promise<void> => {
+    await driver.stop();
+    await screen.stop();
+  };
+  const session = `/session/${await begin().catch(async (error: unknown) => {
+    await end();
+    throw error;
+  })}`;
 
   // The driver has one current tab, so calls run one after the other.
   let queue: Promise<unknown> = Promise.resolve();
@@ -102,8 +110,7 @@ export async function startWebKit(): Promise<Engine> {
     },
     async stop() {
       await ask('DELETE', session).catch(() => {});
-      await driver.stop();
-      await screen.stop();
+      await end();
     },
   };
 }
