@@ -11,6 +11,7 @@ import type { Loose } from '../compact.js';
 import { AuthRefused, ClosedError, ConnectionFailed, fromCode, PubSubError } from '../errors.js';
 import type { AuthFrame, ClientFrame, ErrorInfo } from '../generated/wire.js';
 import { logText } from '../log_text.js';
+import { codeOf } from '../session/events.js';
 import type {
   Peer,
   Ports,
@@ -111,14 +112,18 @@ export class Driver implements Owner, Ports {
 
   dropped(end: TransportEnd): void {
     const { again, code = LOST, retryAfter } = end;
-    const reason = this.tokens._redacted(end.reason);
-    const shown =
-      (DEVELOPMENT && this._problem?.code === reason && this._problem.message) || reason;
-    if (DEVELOPMENT && this._connection?._transport.incremental) this.socketFailure = reason;
+    let reason = this.tokens._redacted(end.reason);
+    if (DEVELOPMENT) {
+      const problem = this._problem;
+      if (problem && [reason, codeOf(code)].includes(problem.code)) {
+        reason = problem.message || reason;
+      }
+      if (this._connection?._transport.incremental) this.socketFailure = reason;
+    }
     this._connection = undefined;
     // A connection that was never open is not urgent.
     const hurry = again && this.state === 'connected';
-    this.perform((session) => session.dropped(code, shown, retryAfter));
+    this.perform((session) => session.dropped(code, reason, retryAfter));
     if (DEVELOPMENT && end.hidden) this.unexplained = this.lastFailure;
     if (hurry) this.perform((session) => session.woke(true));
   }

@@ -169,7 +169,7 @@ export class HttpApi implements Tokens {
     const { limit } = options;
     if (DEVELOPMENT) {
       checkType('prefix', prefix, 'string', 'Give the beginning of topics.');
-      if (limit !== undefined) checkNumber('limit', limit, [1, 2 ** 30, 'a number of topics']);
+      if (limit !== undefined) checkNumber('limit', limit, [1, 1000, 'a number of topics']);
     }
     return this._perform(calls.topics(prefix, limit), options);
   }

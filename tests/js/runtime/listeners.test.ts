@@ -42,6 +42,26 @@ test('the logger of a client gets a restart of the server as information alone',
   await ps.close({ timeout: 0 });
 });
 
+for (const [told, code, reason, expected] of [
+  ['going_away', 1001, 'going_away', 'It moves.'],
+  ['going_away', 1001, 'The connection was closed.', 'It moves.'],
+  ['later_code', 4999, 'later_code', 'It moves.'],
+  ['internal', 1001, 'going_away', 'going_away'],
+  ['going_away', 1006, 'The connection was lost.', 'The connection was lost.'],
+  [undefined, 1001, 'Upgrade to version 7.', 'Upgrade to version 7.'],
+] as const) {
+  test(`the reason of an end is the error before it, if their codes agree: ${told}, ${code}, ${reason}`, async () => {
+    const { ps, peer } = virtualClient({
+      logger: { info: () => {}, warn: () => {}, error: () => {} },
+    });
+    await ps.connect();
+    if (told) peer.socket.receive({ type: 'error', code: told, message: 'It moves.' });
+    peer.socket.drop(code, reason);
+    assert.equal(ps.lastFailure?.reason, expected);
+    await ps.close({ timeout: 0 });
+  });
+}
+
 test('a listener that was removed, and an iteration that has ended, are forgotten at once', async () => {
   const listeners = new Listeners({ warn: () => {}, error: () => {} });
   const { _readers: readers } = listeners as unknown as { _readers: ReadonlyMap<unknown, unknown> };

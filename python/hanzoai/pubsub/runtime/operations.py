@@ -151,7 +151,7 @@ class HttpApi:
         if prefix is not None:
             check_text("prefix", prefix, "the beginning of topics")
         if limit is not None:
-            check_whole("limit", limit, unit="a number of topics")
+            check_whole("limit", limit, 1, 1_000, "a number of topics")
         return (await self._perform(rest_calls.topics(prefix, limit), timeout)).topics
 
     async def _perform(self, call: rest_calls.Call[T], timeout: Duration | None) -> T:
