@@ -116,10 +116,11 @@ class Wire:
         for connection in self._connections:
             connection.close()
 
-    def reset(self) -> None:
-        """Reset every connection."""
+    def reset(self, *, calls: bool = False) -> None:
+        """Reset every connection; with `calls`, only those that do not listen."""
         for connection in list(self._connections):
-            connection.reset()
+            if not (calls and connection.listens):
+                connection.reset()
 
     async def refuse(self, on: bool) -> None:
         """Reset every connection, and refuse new ones until the fault is undone."""
@@ -303,8 +304,8 @@ class Network:
         Raises:
             ValueError: The fault is unknown.
         """
-        if kind == "flap":
-            await self._flap(undone)
+        if kind in {"flap", "flap_calls"}:
+            await self._flap(undone, calls=kind == "flap_calls")
             return
         for wire in self.wires:
             await _set(wire, kind, on=True)
@@ -315,13 +316,16 @@ class Network:
                 for wire in self.wires:
                     await _set(wire, kind, on=False)
 
-    async def _flap(self, undone: Callable[[], Awaitable[object]]) -> None:
-        """Reset every connection soon after it opens."""
+    async def _flap(self, undone: Callable[[], Awaitable[object]], *, calls: bool) -> None:
+        """Reset every connection soon after it opens; with `calls`, only those that do not listen.
+
+        Calls to Redis, such as a replay, then fail while its messages still arrive.
+        """
 
         async def resetting() -> None:
             while True:
                 for wire in self.wires:
-                    wire.reset()
+                    wire.reset(calls=calls)
                 await asyncio.sleep(FLAP_EVERY)
 
         task = asyncio.get_running_loop().create_task(resetting())

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
 Topology: TypeAlias = Literal["memory", "workers", "redis", "redis-aof", "redis-slow", "mesh"]
-"""`redis-slow` is `redis-aof` with late answers of Redis, and clients that change subscriptions.
+"""`redis-slow` is `redis-aof` with late and lost answers of Redis, and clients that change
+subscriptions.
 `mesh` has no fault that separates its nodes, because they may then lose messages.
 """
 TOPOLOGIES: Final[tuple[Topology, ...]] = get_args(Topology)
@@ -31,6 +32,8 @@ PATTERN: Final = "team.blue.*"
 BRISK: Final[Json] = {"node_heartbeat": 500, "node_timeout": 2_000, "presence_grace": 1_500}
 USUAL: Final[Json] = {"node_heartbeat": 2_000, "node_timeout": 8_000, "presence_grace": 5_000}
 PATIENT: Final[Json] = USUAL | {"feed_timeout": 40_000}
+BRIEF: Final = ("reset", "reset", "cut", "one_way", "flap_calls", "flap_calls")
+"""Faults between a node and a slow Redis."""
 MESHED: Final[Json] = {"mesh_ack_timeout": 5_000, "mesh_linger": 120_000}
 """A node does not give up another one that is stopped for seconds, and stays subscribed for clients
 that are disconnected.
@@ -95,9 +98,10 @@ class Fault:
         at: Seconds of the run at which it starts.
         kind: On a network or link: `cut` (FIN), `reset` (RST), `flap` (repeated RST), `refuse`,
             `blackhole` (open connections stay dead), `stall`, `one_way` (only data from the target
-            waits) or `trickle`. On a link also `lag` and `blackhole_feed`, see `Wire`. On a
-            process: `stop` (SIGSTOP), `kill`, `term`. On the store also `flush`. On a client also
-            `move` to another node.
+            waits) or `trickle`. On a link also `lag` and `blackhole_feed`, see `Wire`, and
+            `flap_calls` (`flap` of the connections that do not listen to channels). On a process:
+            `stop` (SIGSTOP), `kill`, `term`. On the store also `flush`. On a client also `move` to
+            another node.
         on: A client, `nodeN`, `linkN` (from node N to Redis), `worker`, `bus`, `store`, or `*`.
         lasts: Seconds until it is undone.
         to: The target node of `move`.
@@ -254,11 +258,15 @@ class _Drawing:
             name = f"{kind}{sum(one.kind == kind for one in found)}"
             found.append(Client(name, kind, topics, node, restless=restless))
 
-        # No client keeps a topic or a pattern for the whole run: a node opens and forgets them.
+        # No client keeps a topic for the whole run: a node opens and forgets them. In half of the
+        # runs, one keeps a pattern: it must receive what arrives while the replay of another fails.
+        steady = self._pick(0, 1, None, None)
         for number in range(10):
             node = number % 2
             topics = self._pick((PATTERN,), MIXED[:2], (PATTERN, MIXED[0]), (MIXED[1], FRESH[0]))
             restless = self._between(3, SECONDS - 1)
+            if cut_off is None and number == steady:
+                topics, restless = (PATTERN,), 0.0
             if cut_off is not None:
                 # The clients of this node watch all others. These settle before the node
                 # receives their messages.
@@ -330,7 +338,7 @@ class _Drawing:
                 kind = self._pick("cut", "reset", "move")
                 found.append(Fault(self._when(), kind, name, to=self._random.below(2)))
             else:
-                kind = "stop" if on == "store" else self._pick("reset", "reset", "cut", "one_way")
+                kind = "stop" if on == "store" else self._pick(*BRIEF)
                 lasts = 0.0 if kind in {"reset", "cut"} else self._between(0.05, 1.0)
                 found.append(Fault(self._when(lasts), kind, on, lasts))
         if self._random.below(6) == 0:

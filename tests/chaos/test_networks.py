@@ -189,6 +189,16 @@ async def test_a_blackhole_of_the_feed_discards_only_what_listens() -> None:
             assert await after.says(b"SSUBSCRIBE") == b"SSUBSCRIBE"
 
 
+async def test_a_flap_of_calls_resets_only_what_does_not_listen() -> None:
+    async with network() as made, line(made) as listening, line(made) as other:
+        assert await listening.says(b"SSUBSCRIBE") == b"SSUBSCRIBE"
+        assert await other.says(b"a") == b"a"
+        async with suffering(made, "flap_calls"):
+            with pytest.raises(ConnectionResetError):
+                await other.reader.read()
+            assert await listening.says(b"b") == b"b"
+
+
 async def test_faults_that_overlap_are_undone_one_by_one() -> None:
     async with network() as made, line(made) as one:
         assert await one.says(b"a") == b"a"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 SEEDS = range(1, 101)
 NETWORK = {"cut", "reset", "flap", "refuse", "blackhole", "stall", "trickle", "one_way"}
-LINK = NETWORK | {"lag", "blackhole_feed"}
+LINK = NETWORK | {"lag", "blackhole_feed", "flap_calls"}
 PROCESS = {"stop", "kill", "term"}
 
 
@@ -29,7 +29,7 @@ def test_a_seed_gives_the_same_plan_each_time_and_seeds_differ(topology: Topolog
 def test_the_plan_of_a_seed_is_the_same_on_every_python() -> None:
     plans = [draw(seed, topology).to_json() for seed in SEEDS for topology in TOPOLOGIES]
     # This value changes with every change of the drawing; earlier seeds then mean other plans.
-    assert zlib.crc32(json.dumps(plans).encode()) == 703307865
+    assert zlib.crc32(json.dumps(plans).encode()) == 1593251514
 
 
 @pytest.mark.parametrize("topology", TOPOLOGIES)
