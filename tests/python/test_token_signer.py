@@ -181,6 +181,15 @@ def test_an_issuer_or_audience_that_no_server_accepts_is_named(
     assert f"`jwt_{caught.value.field}`" in caught.value.remedy
 
 
+def test_a_token_that_clients_reject_is_refused_with_the_longest_argument() -> None:
+    signer = TokenSigner(KEYS["EdDSA"], key_id="k")
+    sessions = [f"session-{index}" for index in range(1_000)]
+    with pytest.raises(InvalidOption, match=r"characters, more than 16,384; the longest") as caught:
+        signer.sign("alice", orgs=["acme"], sessions_owned=sessions)
+    assert caught.value.field == "sessions_owned"
+    assert len(signer.sign("alice", sessions_owned=sessions[:600]).value) > 10_000
+
+
 def test_a_claim_that_is_not_json_is_named_with_its_place() -> None:
     signer = TokenSigner(KEYS["EdDSA"], key_id="k")
     with pytest.raises(InvalidOption, match=r"`extra\.limits\[1\]` is NaN") as caught:

@@ -7,7 +7,8 @@ import { isCount, isObject } from '../wire/guard.js';
 import type { Optional } from './options.js';
 
 const DAY = 86_400_000;
-const TOKEN_MAX = 16_384;
+/** Maximum characters of a token. */
+export const TOKEN_MAX = 16_384;
 const GIVE_TOKEN = 'Give the bearer token or API key';
 
 /** Numbers from `low` to `high` with a unit; whole numbers, except for milliseconds. */

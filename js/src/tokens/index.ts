@@ -13,8 +13,14 @@
  * `openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256`.
  */
 
-import type { InvalidPayload } from '../errors.js';
-import { checkChoice, checkNames, checkType, kind as kindOf } from '../settings/checks.js';
+import type { InvalidOption, InvalidPayload } from '../errors.js';
+import {
+  checkChoice,
+  checkNames,
+  checkType,
+  kind as kindOf,
+  TOKEN_MAX,
+} from '../settings/checks.js';
 import type { Token } from '../values.js';
 import { isObject } from '../wire/guard.js';
 import { checkData } from '../wire/payloads.js';
@@ -140,7 +146,8 @@ export class TokenSigner {
    *
    * @param user The id of the user, service or agent: 1 to 128 characters.
    * @returns A token in the form that `getToken` returns; `value` is the JWT.
-   * @throws InvalidOption `user` or an option is invalid; the error names it.
+   * @throws InvalidOption `user` or an option is invalid, or the token would have more than 16,384
+   *   characters; the error names the option.
    */
   async sign(user: string, options: SignOptions = {}): Promise<SignedToken> {
     checkNames('options', options, SIGN_OPTIONS);
@@ -187,7 +194,9 @@ export class TokenSigner {
     const header = { alg: this.algorithm, typ: 'JWT', kid: this.keyId };
     const text = `${encoded(header)}.${encoded(claims)}`;
     const signature = await this._key.sign(new TextEncoder().encode(text));
-    return { value: `${text}.${base64url(signature)}`, expiresAt: now + ttl };
+    const value = `${text}.${base64url(signature)}`;
+    if (value.length > TOKEN_MAX) throw tooLong(value.length, options);
+    return { value, expiresAt: now + ttl };
   }
 
   /**
@@ -233,6 +242,19 @@ function checkPlain(extra: object): void {
   }
 }
 
+/** The error of a token that clients and servers reject; it names the longest option. */
+function tooLong(length: number, options: SignOptions): InvalidOption {
+  const size = (name: string) => JSON.stringify(options[name as keyof SignOptions] ?? '').length;
+  const field = SIGN_OPTIONS.reduce((longest, name) =>
+    size(name) > size(longest) ? name : longest,
+  );
+  return invalid(
+    field,
+    `The token has ${length.toLocaleString('en-US')} characters, more than ${TOKEN_MAX.toLocaleString('en-US')}; the longest part is \`${field}\`.`,
+    'Pass less: for example, only the sessions that the user opens now.',
+  );
+}
+
 /** The claims of the identity, without empty ones. */
 function optionalClaims(about: SignOptions): Record<string, unknown> {
   const claims = {
@@ -254,6 +276,7 @@ function encoded(part: object): string {
 }
 
 function base64url(bytes: Uint8Array): string {
-  const text = btoa(String.fromCharCode(...bytes));
+  // A spread of all bytes would exceed the stack of calls.
+  const text = btoa(Array.from(bytes, (byte) => String.fromCharCode(byte)).join(''));
   return text.replaceAll('+', '-').replaceAll('/', '_').replaceAll('=', '');
 }

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, cast
 from hanzoai.pubsub.claims import CLAIMS, identity_claims
 from hanzoai.pubsub.durations import seconds_of
 from hanzoai.pubsub.errors import InvalidOption, InvalidPayload, UsageError
-from hanzoai.pubsub.settings.checks import check_flag
+from hanzoai.pubsub.settings.checks import TOKEN_MAX, check_flag
 from hanzoai.pubsub.settings.checks import kind as kind_of
 from hanzoai.pubsub.values import Token
 from hanzoai.pubsub.wire.payloads import check_data
@@ -138,9 +138,9 @@ class TokenSigner:
             A token as ``get_token`` returns it: ``value`` is the JWT, ``expires_at`` Unix seconds.
 
         Raises:
-            InvalidOption: An argument has a wrong type or is out of range, or ``extra`` is not
-                plain JSON; ``field`` names it. A list is not a single text, whose characters would
-                become its entries.
+            InvalidOption: An argument has a wrong type or is out of range, ``extra`` is not plain
+                JSON, or the token would have more than 16,384 characters; ``field`` names the
+                argument. A list is not a single text, whose characters would become its entries.
         """
         import jwt
 
@@ -206,6 +206,10 @@ class TokenSigner:
             **(extra or {}),
         }
         value = jwt.encode(claims, self._key, self.algorithm, headers={"kid": self.key_id})
+        if len(value) > TOKEN_MAX:
+            raise _too_long(
+                len(value), {"name": name, "avatar_url": avatar_url, **lists, "extra": extra}
+            )
         return Token(value, expires_at=now + seconds)
 
     def jwks(self, *others: TokenSigner) -> dict[str, list[dict[str, Any]]]:
@@ -292,3 +296,14 @@ def _load(pem: str | bytes, password: str | bytes | None) -> tuple[Any, str]:
 
 def _invalid(field: str, message: str, remedy: str) -> InvalidOption:
     return InvalidOption(message, field=field, remedy=remedy)
+
+
+def _too_long(length: int, given: Mapping[str, object]) -> InvalidOption:
+    """The error of a token that clients and servers reject; it names the longest argument."""
+    field = max(given, key=lambda name: len(json.dumps(given[name])))
+    return _invalid(
+        field,
+        f"The token has {length:,} characters, more than {TOKEN_MAX:,}; the longest part is "
+        f"`{field}`.",
+        "Pass less: for example, only the sessions that the user opens now.",
+    )

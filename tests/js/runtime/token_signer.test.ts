@@ -192,6 +192,25 @@ test('an issuer or audience that no server accepts is named', async () => {
   }
 });
 
+test('a token that clients reject is refused with the longest option', async () => {
+  const signer = await TokenSigner.create(KEYS.ES256.privateKey, { keyId: 'k' });
+  const sessionsOwned = Array.from({ length: 20_000 }, (_, index) => `session-${index}`);
+  for (const options of [{ sessionsOwned }, { sessionsOwned: sessionsOwned.slice(0, 1_000) }])
+    await assert.rejects(
+      signer.sign('alice', { orgs: ['acme'], ...options }),
+      (error: InvalidOption) => {
+        assert.equal(error.field, 'sessionsOwned');
+        assert.match(
+          error.message,
+          /^The token has [0-9,]+ characters, more than 16,384; the longest/,
+        );
+        return true;
+      },
+    );
+  const { value } = await signer.sign('alice', { sessionsOwned: sessionsOwned.slice(0, 600) });
+  assert.ok(value.length > 10_000);
+});
+
 test('a claim that is not JSON is named with its place', async () => {
   const signer = await TokenSigner.create(KEYS.EdDSA.privateKey, { keyId: 'k' });
   const signing = signer.sign('alice', { extra: { limits: [1, Number.NaN], absent: undefined } });

@@ -15,7 +15,8 @@ from hanzoai.pubsub.near_names import did_you_mean
 
 _DAY: Final = 86_400.0
 _GIB: Final = 1 << 30
-_TOKEN_MAX: Final = 16_384
+TOKEN_MAX: Final = 16_384
+"""Maximum characters of a token."""
 _NAME_MAX: Final = 128
 _PROXY_SCHEMES: Final = frozenset({"http", "https", "socks5", "socks5h", "socks4", "socks4a"})
 _NUMBERS: Final = {1: "one argument", 2: "two arguments"}
@@ -156,8 +157,8 @@ def check_token(token: object, field_name: str = "token") -> str:
     problem = (
         "is empty"
         if not body
-        else f"is longer than {_TOKEN_MAX:,} characters"
-        if len(token) > _TOKEN_MAX
+        else f"is longer than {TOKEN_MAX:,} characters"
+        if len(token) > TOKEN_MAX
         else "has spaces, control characters or characters that are not ASCII"
         if not all("!" <= character <= "~" for character in body)
         else None
