@@ -15,6 +15,7 @@ import { call, Stream } from '../runtime/handlers.js';
 import { within } from '../runtime/waiting.js';
 import { checkNames, checkNumber, checkType } from '../settings/checks.js';
 import type { Message } from '../values.js';
+import { messageId } from '../wire/ids.js';
 import { StreamCancelled } from './cancelled.js';
 import { copyOf, isString, type Part, type Piece, textOf } from './parts.js';
 import { type Client, DAY, incoming, RETAINED } from './reader.js';
@@ -65,7 +66,7 @@ const isStreamId = (id: unknown) =>
 export interface WriteStreamOptions {
   /**
    * Id of the stream, for example that of the response: 1 to 100 characters, except `latest` and
-   * `next`. Default: random.
+   * `next`. Default: `st_` and a ULID.
    */
   readonly id?: string | undefined;
   /** Number of the attempt, higher than that of any earlier writer of the stream; default 0. */
@@ -141,7 +142,7 @@ export class StreamWriter implements AsyncDisposable {
         },
       );
     }
-    this.id = id ?? `st_${word()}${word()}`;
+    this.id = id ?? messageId().replace('msg_', 'st_');
     const driver = driverOf(_client);
     driver.checkOpen();
     this._clock = driver.clock;
