@@ -117,29 +117,49 @@ test('messages and members are rendered once per frame, only the newest', async 
   await shot(page, 'react-chat');
 });
 
+/** Publish numbers to a topic. */
+async function publishTexts(
+  server: Server,
+  topic: string,
+  from: number,
+  to: number,
+): Promise<void> {
+  const bob = server.client({ token: server.token('--user', 'bob', '--service') });
+  const texts = Array.from({ length: to - from + 1 }, (_, n) => `${from + n}`);
+  await bob.publishMany(texts.map((text) => [topic, { data: { text } }] as const));
+}
+
 test('older messages are loaded before those that arrive, in StrictMode, each once', async (t) => {
   const server = await startServer(t);
-  const bob = server.client({ token: server.token('--user', 'bob', '--service') });
-  const publish = (from: number, to: number) =>
-    bob.publishMany(
-      Array.from(
-        { length: to - from + 1 },
-        (_, n) => ['demo.older', { data: { text: `${from + n}` } }] as const,
-      ),
-    );
-  await publish(1, 8);
+  await publishTexts(server, 'demo.older', 1, 8);
   const page = await openChat(t, server);
   await page.evaluate(() => seen.show('demo.older', 0));
   await shows(page, '#status', 'live');
   await shows(page, '#older', ' …');
   await page.click('#older');
   await shows(page, '#older', '6 7 8 …');
-  await publish(9, 9);
+  await publishTexts(server, 'demo.older', 9, 9);
   await shows(page, '#older', '6 7 8 9 …');
   await page.click('#older');
   await shows(page, '#older', '3 4 5 6 7 8 9 …');
   await page.click('#older');
   await shows(page, '#older', '1 2 3 4 5 6 7 8 9');
+  assert.deepEqual(await page.evaluate(() => seen.problems), []);
+});
+
+test('a page that an effect loads at the mount is shown once, although StrictMode runs it twice', async (t) => {
+  const server = await startServer(t);
+  await publishTexts(server, 'demo.mounted', 1, 8);
+  const page = await openChat(t, server);
+  await page.evaluate(() => seen.show('demo.mounted', 0));
+  await shows(page, '#older', '6 7 8 …');
+  await shows(page, '#status', 'live');
+  await publishTexts(server, 'demo.mounted', 9, 9);
+  await shows(page, '#older', '6 7 8 9 …');
+  await page.click('#older');
+  await shows(page, '#older', '3 4 5 6 7 8 9 …');
+  await page.evaluate(() => seen.show('demo.mounted', 1));
+  await shows(page, '#older', '6 7 8 9 …');
   assert.deepEqual(await page.evaluate(() => seen.problems), []);
 });
 

@@ -2,7 +2,7 @@
 
 import { AuthRefused, type PubSubOptions } from '@hanzoai/pubsub';
 import { createHooks } from '@hanzoai/pubsub/react';
-import { StrictMode, useState } from 'react';
+import { StrictMode, useEffect, useState } from 'react';
 import { flushSync } from 'react-dom';
 import { createRoot } from 'react-dom/client';
 
@@ -65,6 +65,7 @@ function App({ room }: { readonly room: string | null }) {
         <Room room={room as `demo.${string}`} />
         <People room={room} />
         {room === 'demo.older' && <Older room={room} />}
+        {room === 'demo.mounted' && <Older room={room} atOnce />}
       </PubSubProvider>
     </StrictMode>
   );
@@ -107,9 +108,14 @@ function Room({ room }: { readonly room: `demo.${string}` }) {
   );
 }
 
-function Older({ room }: { readonly room: 'demo.older' }) {
+/** Load older messages on a click; with `atOnce` also in the effect of the mount. */
+function Older(given: { readonly room: `demo.${string}`; readonly atOnce?: boolean }) {
+  const { room, atOnce = false } = given;
   const { messages: live } = useTopic(room);
   const { messages, loadOlder, hasOlder } = useHistory(room, live, { page: 3 });
+  useEffect(() => {
+    if (atOnce) loadOlder();
+  }, [atOnce, loadOlder]);
   return (
     <button type="button" id="older" onClick={loadOlder}>
       {messages.map(({ data }) => data.text).join(' ')}
