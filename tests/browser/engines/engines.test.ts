@@ -196,8 +196,10 @@ for (const [name, startEngine] of Object.entries(ENGINES)) {
       }
     }
     const last = (await publisher.stop()).at(-1) ?? -1;
+    for (const tab of tabs) await until(tab, (last) => got.at(-1) === last, last);
+    // That of the tabs, and that of the publisher.
+    assert.equal(await sockets(server), 2);
     for (const tab of tabs) {
-      await until(tab, (last) => got.at(-1) === last, last);
       const { all, failures } = await tab.evaluate(() => ({
         all: got,
         failures: globalThis.failures,

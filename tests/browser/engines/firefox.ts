@@ -23,8 +23,13 @@ export async function startFirefox(): Promise<Engine> {
   const name = findProgram(['firefox-esr', 'firefox'], 'test-engines');
   const flags = ['--headless', '--no-remote', '--remote-debugging-port', '0'];
   const browser = start([name, ...flags, '--profile', '{home}', 'about:blank']);
-  const socket = new WebSocket(`${await browser.says(/BiDi listening on (\S+)/)}/session`);
-  await once(socket, 'open');
+  const end = async (error: unknown): Promise<never> => {
+    await browser.stop();
+    throw error;
+  };
+  const address = await browser.says(/BiDi listening on (\S+)/).catch(end);
+  const socket = new WebSocket(`${address}/session`);
+  await once(socket, 'open').catch(end);
   const waiting = new Map<number, (answer: Answer) => void>();
   socket.on('message', (data) => {
     const answer = JSON.parse(String(data)) as Answer;
@@ -41,7 +46,7 @@ export async function startFirefox(): Promise<Engine> {
     if (!result) throw new Error(`${method}: ${message}`);
     return result;
   };
-  await ask('session.new', { capabilities: {} });
+  await ask('session.new', { capabilities: {} }).catch(end);
   return {
     async open(url) {
       const { context } = await ask('browsingContext.create', { type: 'tab' });
