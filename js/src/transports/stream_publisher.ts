@@ -52,11 +52,13 @@ export class StreamPublisher {
   /** Queue a frame. The session limits the number of unanswered frames. */
   put(frame: Outgoing): void {
     if (!publicationsOf(frame).length) {
-      this._refuse(frame, {
+      const error = {
         code: 'unsupported',
         message: 'An event stream without a topic has no presence.',
         remedy: 'Name a topic, or connect by WebSocket.',
-      });
+      };
+      // The session, which calls this, must have returned.
+      queueMicrotask(() => this._refuse(frame, error));
       return;
     }
     this._queue.push(frame);

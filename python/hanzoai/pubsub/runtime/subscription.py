@@ -326,8 +326,9 @@ class Subscription(Generic[Data_co]):
         return self
 
     async def __anext__(self, every: bool = False, /) -> Message[Data_co]:
-        if self._ready and self._cut is None:
-            return self._ready.popleft()
+        ready = self._ready
+        if ready and self._cut is None:
+            return ready.popleft()
         if self._handlers.on_message is not None:
             self._refuse_handled()
         inbox = self._inbox

@@ -31,7 +31,7 @@ logger = logging.getLogger("hanzoai.pubsub")
 _Outgoing: TypeAlias = PublishFrame | PresenceUpdateFrame
 
 _RUN: Final = 1_000
-"""Maximum messages of one request."""
+"""Messages from which on a turn takes no further frame; `Rest` divides them into requests."""
 
 _LOST: Final = frozenset({"connection_failed", "outcome_unknown", "timeout"})
 """Codes that mean only that no answer arrived."""
