@@ -796,7 +796,7 @@ async def test_a_reader_that_does_not_read_stops_the_network_and_gets_all_of_it_
         assert connection.arrived == []
         if isinstance(connection, PicowsConnection):
             network: Any = connection._socket.underlying_transport
-            assert len(network.get_protocol().get_buffer(-1)) <= 1 << 18
+            assert len(network.get_protocol().get_buffer(-1)) <= 1 << 19
 
 
 def test_messages_that_come_while_the_connection_opens_count_for_the_limit_too() -> None:

@@ -49,8 +49,11 @@ if TYPE_CHECKING:
 _READ: Final = 1 << 16
 """Bytes of the receive buffer; it grows when it is full."""
 
-_MOST_READ: Final = 1 << 18
-"""Maximum bytes of one read. Without it, each read that fills the buffer would double it."""
+_MOST_READ: Final = 1 << 19
+"""Maximum bytes of one read. Without it, each read that fills the buffer would double it.
+
+Measured: half of it costs 3 % of the receive rate, and twice as much gains 1 %.
+"""
 
 _FRAME: Final = b'{"type":"'
 """First bytes of a canonical frame."""
