@@ -23,7 +23,7 @@ import {
 } from '../settings/checks.js';
 import type { Token } from '../values.js';
 import { isObject } from '../wire/guard.js';
-import { checkData } from '../wire/payloads.js';
+import { checkData, inWords } from '../wire/payloads.js';
 import { invalid, type Key, loadKey } from './keys.js';
 
 /** Default lifetime of a token in milliseconds. */
@@ -250,7 +250,7 @@ function tooLong(length: number, options: SignOptions): InvalidOption {
   );
   return invalid(
     field,
-    `The token has ${length.toLocaleString('en-US')} characters, more than ${TOKEN_MAX.toLocaleString('en-US')}; the longest part is \`${field}\`.`,
+    `The token has ${inWords(length)} characters, more than ${inWords(TOKEN_MAX)}; the longest part is \`${field}\`.`,
     'Pass less: for example, only the sessions that the user opens now.',
   );
 }
