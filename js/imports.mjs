@@ -36,7 +36,7 @@ const LAYERS = [
   ['errors', 'gap', 'clock', 'version', 'payload_bytes'],
   ['compact', 'error_text', 'prerendering'],
   ['generated'],
-  ['build'],
+  ['build', 'inspection'],
 ];
 
 /** Pure modules, which receive everything as arguments and load nothing. */

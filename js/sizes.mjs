@@ -27,7 +27,7 @@ const BOUNDS = {
   core: { title: '`{ PubSub }`, at once', goal: 14, limit: 13.5 },
   chat: { title: 'chat page', goal: 17, limit: 27.7 },
   everything: { title: 'everything', goal: 36, limit: 43.3 },
-  development: { title: '`{ PubSub }`, development build', goal: 20, limit: 18.7 },
+  development: { title: '`{ PubSub }`, development build', goal: 20, limit: 18.8 },
   streams: { title: 'added by `/streams`', goal: 2.5, limit: 2.2 },
 };
 

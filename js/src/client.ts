@@ -6,6 +6,7 @@ import { DEVELOPMENT } from './build.js';
 import type { PubSubError } from './errors.js';
 import type { TopicInfo } from './generated/http.js';
 import type { JsonObject, Limits, PresenceMember } from './generated/wire.js';
+import { showOnly } from './inspection.js';
 import { Driver } from './runtime/driver.js';
 import { type Environment, platform } from './runtime/environment.js';
 import type { HistoryOptions, HttpApi } from './runtime/http_operations.js';
@@ -374,3 +375,4 @@ export class PubSub<Topics extends object = AnyTopics> {
     return this._driver;
   }
 }
+if (DEVELOPMENT) showOnly(PubSub, 'url', 'state', 'transport');

@@ -1,6 +1,8 @@
 /** `ps.topic(…)`: the operations of a client, on one topic. */
 
+import { DEVELOPMENT } from './build.js';
 import type { JsonObject, PresenceMember } from './generated/wire.js';
+import { showOnly } from './inspection.js';
 import type { HistoryOptions } from './runtime/http_operations.js';
 import type { PublishOptions } from './runtime/publishing.js';
 import type { SubscribeOptions } from './runtime/subscribing.js';
@@ -57,3 +59,4 @@ export class TopicHandle<Data = AnyPayload, Topic extends string = string> {
     return this._client.updatePresence(this.name, data, options);
   }
 }
+if (DEVELOPMENT) showOnly(TopicHandle, 'name');

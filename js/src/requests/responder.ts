@@ -5,6 +5,7 @@
 import { DEVELOPMENT } from '../build.js';
 import { driverOf } from '../client.js';
 import { ClosedError, Conflict, ReplyError } from '../errors.js';
+import { showOnly } from '../inspection.js';
 import { logText } from '../log_text.js';
 import { decide } from '../runtime/decisions.js';
 import type { Subscription } from '../runtime/subscription.js';
@@ -156,3 +157,4 @@ export class Responder implements AsyncDisposable {
     );
   }
 }
+if (DEVELOPMENT) showOnly(Responder, 'active');

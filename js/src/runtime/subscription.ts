@@ -5,6 +5,7 @@
 import { DEVELOPMENT } from '../build.js';
 import { fromCode, type PubSubError, UsageError } from '../errors.js';
 import type { Denial } from '../generated/wire.js';
+import { showOnly } from '../inspection.js';
 import { logText } from '../log_text.js';
 import type { Peer, Subscribe } from '../session/ports.js';
 import type { ClientOptions } from '../settings/options.js';
@@ -249,3 +250,4 @@ export class Subscription<Data = AnyPayload>
     warn(gap, this._logged, listeners.logger);
   }
 }
+if (DEVELOPMENT) showOnly(Subscription, 'topics', 'active', 'stats');

@@ -1,7 +1,9 @@
 /** `TypedTopic`: the operations of a client on one topic, whose payloads a schema checks. */
 
+import { DEVELOPMENT } from '../build.js';
 import type { PubSub } from '../client.js';
 import type { Denial } from '../generated/wire.js';
+import { showOnly } from '../inspection.js';
 import type { HistoryOptions } from '../runtime/http_operations.js';
 import type { PublishOptions } from '../runtime/publishing.js';
 import type { SubscribeOptions } from '../runtime/subscribing.js';
@@ -133,6 +135,7 @@ export class TypedSubscription<Data> implements AsyncIterable<Message<Data>>, As
     await this.unsubscribe();
   }
 }
+if (DEVELOPMENT) showOnly(TypedSubscription, 'topics', 'active', 'stats');
 
 /** An iteration that converts or skips each value; an error does not end it. */
 function mapped<From, To>(

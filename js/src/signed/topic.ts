@@ -5,6 +5,7 @@
 import { DEVELOPMENT } from '../build.js';
 import type { PubSub } from '../client.js';
 import { InvalidOption, UsageError } from '../errors.js';
+import { showOnly } from '../inspection.js';
 import { bytesOf } from '../payload_bytes.js';
 import { checkNames, kind } from '../settings/checks.js';
 import type { WebSocketConstructor } from '../settings/options.js';
@@ -252,6 +253,7 @@ export class SignedTopic implements AsyncIterable<SignedMessage>, AsyncDisposabl
     }
   }
 }
+if (DEVELOPMENT) showOnly(SignedTopic, 'name', 'forged');
 
 /** Not by class: a program may pass an object with the same methods. */
 function checkClient(client: unknown, method: keyof Client): void {

@@ -7,6 +7,7 @@ import { driverOf, type PubSub } from '../client.js';
 import type { Clock, TimerHandle } from '../clock.js';
 import { ClosedError, InvalidTopic, UsageError } from '../errors.js';
 import type { JsonObject } from '../generated/wire.js';
+import { showOnly } from '../inspection.js';
 import { logText } from '../log_text.js';
 import { Stream } from '../runtime/handlers.js';
 import { lazily } from '../runtime/parts.js';
@@ -377,6 +378,7 @@ export class StreamReader implements AsyncIterable<StreamEvent>, AsyncDisposable
     this._reader.finish();
   }
 }
+if (DEVELOPMENT) showOnly(StreamReader, 'id', 'stale');
 
 /**
  * Follow a stream: iterate it, or wait for its `final()`.

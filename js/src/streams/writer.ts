@@ -9,6 +9,7 @@ import { driverOf } from '../client.js';
 import type { Clock, TimerHandle } from '../clock.js';
 import { ClosedError, fromCode, PubSubError, UsageError } from '../errors.js';
 import type { JsonObject } from '../generated/wire.js';
+import { showOnly } from '../inspection.js';
 import { logText } from '../log_text.js';
 import { decide } from '../runtime/decisions.js';
 import { call, Stream } from '../runtime/handlers.js';
@@ -453,6 +454,7 @@ export class StreamWriter implements AsyncDisposable {
   private readonly _report = (error: unknown): void =>
     driverOf(this._client).listeners.report(error);
 }
+if (DEVELOPMENT) showOnly(StreamWriter, 'id', 'epoch', 'stats');
 
 /** 12 random hexadecimal digits. */
 const word = (): string =>

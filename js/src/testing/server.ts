@@ -5,11 +5,13 @@
  * server; tests run the same scenarios against both.
  */
 
+import { DEVELOPMENT } from '../build.js';
 import { PubSub } from '../client.js';
 import type { Clock } from '../clock.js';
 import { fromCode, UsageError } from '../errors.js';
 import type { JsonObject } from '../generated/wire.js';
 import { parse } from '../http/problems.js';
+import { showOnly } from '../inspection.js';
 import { BACKGROUND } from '../runtime/driver.js';
 import { platform } from '../runtime/environment.js';
 import { PARTS } from '../runtime/parts.js';
@@ -370,6 +372,7 @@ export class MemoryServer<C extends Clock = VirtualClock> {
     });
   }
 }
+if (DEVELOPMENT) showOnly(MemoryServer, 'url', 'connections', 'stats');
 
 /** A transport that fails to open. */
 function refused({ code, reason, retryAfter }: Refusal, clock: Clock): Transport {
