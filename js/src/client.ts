@@ -198,7 +198,7 @@ export class PubSub<Topics extends object = AnyTopics> {
     options: SubscribeOptions<PayloadOf<Topics, Topic>> = {},
   ): Promise<Subscription<PayloadOf<Topics, Topic>>> {
     const driver = this._live;
-    const patterns = patternsOf(topics, options);
+    const patterns = patternsOf(topics, options, driver.maxPayload);
     if (!patterns) return refuse(driver, topics, options);
     return driver.operate(options, (background, timed) => background.subscribe(patterns, timed));
   }

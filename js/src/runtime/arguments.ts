@@ -21,7 +21,6 @@ import {
   kind,
   PATTERNS_MAX,
 } from '../settings/checks.js';
-import { checkReceiveQueue } from '../settings/option_checks.js';
 import { checkName } from '../topic_names.js';
 import { isWildcard } from '../topics.js';
 import type { JsonObject, Message, Outgoing } from '../values.js';
@@ -228,18 +227,23 @@ export function checkPresence(topic: string | undefined, data: unknown, limit: n
  * @param topics A pattern or a list of patterns.
  * @param options The options.
  * @param names The valid option names.
+ * @param limit Maximum bytes of own presence.
  * @throws InvalidTopic A pattern is not valid.
+ * @throws InvalidPayload The presence is not plain JSON.
+ * @throws PayloadTooLarge The presence is larger than the limit.
  * @throws InvalidOption Another argument is not valid; `field` names it.
  */
 export function refuseSubscription(
   topics: unknown,
   options: object,
   names: readonly string[],
+  limit: number,
 ): never {
   const given = options as Readonly<Record<string, unknown>>;
   if (DEVELOPMENT) checkOptions(given, names);
-  checkPatterns(typeof topics === 'string' ? [topics] : topics);
-  if (DEVELOPMENT) checkOthers(given);
+  const patterns: unknown = typeof topics === 'string' ? [topics] : topics;
+  checkPatterns(patterns);
+  if (DEVELOPMENT) checkOthers(given, patterns, limit);
   throw DEVELOPMENT
     ? new UsageError('The arguments of the subscription are not valid.')
     : invalid('onGap');
@@ -266,9 +270,14 @@ function checkRaise(value: string): void {
   throw invalid('onGap', 'is a string, not a function', "Pass a function, or 'raise'.");
 }
 
-function checkOthers({ after, onGap, queue = {} }: Readonly<Record<string, unknown>>): void {
+function checkOthers(
+  { after, onGap, presence, types }: Readonly<Record<string, unknown>>,
+  patterns: readonly string[],
+  limit: number,
+): void {
   if (after !== undefined) checkPositions(after);
-  checkReceiveQueue(queue as object);
+  if (types !== undefined) checkTypes(types);
+  if (typeof presence !== 'boolean' && presence !== undefined) checkOwn(presence, patterns, limit);
   if (onGap === 'raise') {
     throw invalid(
       'onGap',
@@ -278,7 +287,7 @@ function checkOthers({ after, onGap, queue = {} }: Readonly<Record<string, unkno
   }
 }
 
-function checkPatterns(topics: unknown): void {
+function checkPatterns(topics: unknown): asserts topics is readonly string[] {
   if (!Array.isArray(topics) || !topics.length) {
     throw invalid(
       'topics',
@@ -321,12 +330,8 @@ export function prepareInbox(
   { types, presence }: { readonly types?: unknown; readonly presence?: unknown },
 ): void {
   if (types !== undefined) inbox.filter = new TypeFilter(checkTypes(types), inbox);
-  if (typeof presence !== 'object') {
-    if (DEVELOPMENT) checkType('presence', presence, 'boolean');
-    return;
-  }
-  const own = checkOwn(presence, inbox.topics);
-  checkData(own, maxPayload, undefined, 'presence');
+  if (typeof presence !== 'object') return;
+  const own = checkOwn(presence, inbox.topics, maxPayload);
   void inbox.answered.then(() => {
     if (inbox.finished) return;
     for (const topic of inbox.granted) {
@@ -383,7 +388,7 @@ function checkTypes(types: unknown): ReadonlySet<string> {
   return new Set(types as readonly string[]);
 }
 
-function checkOwn(presence: object | null, topics: readonly string[]): JsonObject {
+function checkOwn(presence: unknown, topics: readonly string[], limit: number): JsonObject {
   if (!isObject(presence)) {
     throw invalid(
       'presence',
@@ -398,5 +403,6 @@ function checkOwn(presence: object | null, topics: readonly string[]): JsonObjec
       'Give a topic by its name: only its subscribers are members.',
     );
   }
+  checkData(presence, limit, undefined, 'presence');
   return presence;
 }

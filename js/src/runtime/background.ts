@@ -1,10 +1,8 @@
 /** The operations of a client, which load beside its first connection. */
 
-import { DEVELOPMENT } from '../build.js';
 import { Operations } from '../session/operations.js';
 import type { Subscribe } from '../session/ports.js';
 import { merged } from '../settings/checks.js';
-import { checkReceiveQueue } from '../settings/option_checks.js';
 import type { Client } from './environment.js';
 import { late, notConnected } from './failures.js';
 import type { Handlers } from './handlers.js';
@@ -76,7 +74,6 @@ export class Background {
       after,
       presence: Boolean(presence ?? onPresence),
     };
-    if (DEVELOPMENT) checkReceiveQueue(queue);
     const bounds = merged(queue, client.options.receiveQueue);
     const inbox = new Inbox(topics, bounds, after);
     const special = types ?? (typeof presence === 'boolean' ? undefined : presence);

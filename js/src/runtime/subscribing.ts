@@ -2,10 +2,12 @@
 
 import { DEVELOPMENT } from '../build.js';
 import { HISTORY_MAX, isSignal, isTime, PATTERNS_MAX } from '../settings/checks.js';
+import { checkReceiveQueue } from '../settings/option_checks.js';
 import type { Optional, ReceiveQueue } from '../settings/options.js';
-import { isPattern, isTopic } from '../topics.js';
+import { isPattern, isTopic, isWildcard } from '../topics.js';
 import type { AnyPayload, JsonObject, Since } from '../values.js';
-import { type Guard, isCount, isObject, isSome, shape } from '../wire/guard.js';
+import { type Guard, isCount, isObject, isSome, isText, shape } from '../wire/guard.js';
+import { sizeOf } from '../wire/plain.js';
 import type { Client } from './environment.js';
 import type { GapHandler, MessageHandler, PresenceHandler, StateLoader } from './handlers.js';
 import { texts } from './parts.js';
@@ -16,7 +18,7 @@ import type { Waiting } from './waiting.js';
  */
 const isFit: Guard<SubscribeOptions> = /* @__PURE__ */ shape(
   'since?:0 history?:1 after?:2 onMessage?:3 onPresence?:3 onGap?:5 stateLoader?:3 ' +
-    'presence?:any types?:any queue?:object timeout?:any signal?:4',
+    'presence?:any types?:6 queue?:any timeout?:any signal?:4',
   (since) => (typeof since === 'number' || since instanceof Date) && isTime(Math.round(+since)),
   (history) => isCount(history, HISTORY_MAX),
   (after) =>
@@ -25,6 +27,7 @@ const isFit: Guard<SubscribeOptions> = /* @__PURE__ */ shape(
   (handler) => typeof handler === 'function',
   isSignal,
   (handler) => typeof handler === 'function' || handler === 'raise',
+  (types) => isSome(types, PATTERNS_MAX, (type) => isText(type, 1, 128)),
 );
 
 /** Options of `subscribe`. */
@@ -81,10 +84,16 @@ export interface SubscribeOptions<Data = AnyPayload> extends Waiting {
 /** Names of the options. */
 const NAMES = DEVELOPMENT ? isFit.fields.map(({ name }) => name) : [];
 
-/** @internal The patterns of a subscription, each once; undefined if an argument is not valid. */
+/**
+ * @internal The patterns of a subscription, each once; undefined if an argument is not valid.
+ *
+ * @param limit Maximum bytes of own presence.
+ * @throws InvalidOption `queue` is not valid.
+ */
 export function patternsOf<Data>(
   topics: unknown,
   options: SubscribeOptions<Data>,
+  limit: number,
 ): readonly string[] | undefined {
   const patterns: unknown = typeof topics === 'string' ? [topics] : topics;
   if (DEVELOPMENT) {
@@ -93,12 +102,17 @@ export function patternsOf<Data>(
   }
   // Nothing could throw the gap, and the handler would get no further message.
   const isMute = options.onGap === 'raise' && options.onMessage;
-  return !isMute && isSome(patterns, PATTERNS_MAX, isPattern)
-    ? [...new Set(patterns as readonly string[])]
-    : undefined;
+  if (isMute || !isSome(patterns, PATTERNS_MAX, isPattern)) return undefined;
+  if (DEVELOPMENT) {
+    const { presence = false, queue = {} } = options;
+    const isOwn = isObject(presence) && !(patterns as string[]).every(isWildcard);
+    if (typeof presence !== 'boolean' && !(isOwn && sizeOf(presence) <= limit)) return undefined;
+    checkReceiveQueue(queue);
+  }
+  return [...new Set(patterns as readonly string[])];
 }
 
 /** @internal Describe arguments that are not valid. */
 export async function refuse(client: Client, topics: unknown, options: object): Promise<never> {
-  return (await texts(client, {})).refuseSubscription(topics, options, NAMES);
+  return (await texts(client, {})).refuseSubscription(topics, options, NAMES, client.maxPayload);
 }

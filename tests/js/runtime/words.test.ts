@@ -260,6 +260,29 @@ test('too many types of a subscription are reported with their number', async ()
   await ps.close();
 });
 
+test('refused options of a subscription are reported before the client connects', async () => {
+  const { ps } = virtualClient();
+  const refused: readonly [object, field: string][] = [
+    [{ types: [] }, 'types'],
+    [{ types: ['a', 1] }, 'types'],
+    [{ presence: 1 }, 'presence'],
+    [{ presence: null }, 'presence'],
+    [{ presence: { status: 1n } }, 'presence.status'],
+    [{ presence: { status: 'a'.repeat(2 ** 20) } }, 'presence'],
+    [{ queue: null }, 'queue'],
+    [{ queue: { messages: 0 } }, 'queue.messages'],
+  ];
+  for (const [options, field] of refused) {
+    const error = await received(ps.subscribe('a.b', options));
+    assert.equal(error.field, field);
+    assert.equal(ps.state, 'initialized', field);
+  }
+  const { field } = await received(ps.subscribe('a.*', { presence: { status: 'here' } }));
+  assert.equal(field, 'presence');
+  assert.equal(ps.state, 'initialized');
+  await ps.close();
+});
+
 test('a message before its topic is reported as swapped', async () => {
   const { ps } = virtualClient();
   const error = await received(Reflect.apply(ps.publish, ps, [{ data: 1 }, 'a.b']));
