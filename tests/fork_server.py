@@ -6,6 +6,7 @@ connection to the socket starts a program. Send one line of JSON:
 - `{"argv": […], "env": {…}, "cwd": …}` starts a server; `argv` contains the arguments after
   `python -m pubsub_server`.
 - `{"program": …, "env": {…}, "cwd": …}` runs a file like `python -W error FILE`.
+- `{"command": […], "env": {…}, "cwd": …}` runs another program, such as a Redis server.
 
 The streams of the program are these:
 
@@ -14,8 +15,8 @@ The streams of the program are these:
 - With two descriptors (`SCM_RIGHTS`), these are its standard output and error. The answers are the
   lines `{"pid": …}` and, at the end, `{"status": …}`, negative for a signal.
 
-It exits when its standard input ends. Running programs continue: the tests that started them must
-stop them.
+When its standard input ends, it kills what still runs, and exits. So nothing outlives tests that
+are killed.
 """
 
 from __future__ import annotations
@@ -60,8 +61,8 @@ class ForkServer:
     def __init__(self, listening: socket.socket) -> None:
         self._listening = listening
         self._selector = selectors.DefaultSelector()
-        self._clients: dict[int, socket.socket] = {}
-        """Connections, by the process that was started for them."""
+        self._clients: dict[int, socket.socket | None] = {}
+        """The started processes that run, and the connections that wait for their exit codes."""
 
     def run(self) -> int:
         """Serve until standard input ends; a forked process returns the exit code of its server."""
@@ -83,6 +84,8 @@ class ForkServer:
                     os.read(woken, 4096)
                     self._reap()
                 elif not os.read(sys.stdin.fileno(), 4096):
+                    for pid in self._clients:
+                        os.kill(pid, signal.SIGKILL)
                     return 0
 
     def _accept(self, pipe: Sequence[int]) -> int | None:
@@ -100,9 +103,9 @@ class ForkServer:
             os.close(each)
         if descriptors:
             _say(client, pid=pid)
-            self._clients[pid] = client
         else:
             client.close()
+        self._clients[pid] = client if descriptors else None
         return None
 
     def _leave(self, pipe: Sequence[int]) -> None:
@@ -114,7 +117,8 @@ class ForkServer:
         for each in pipe:
             os.close(each)
         for client in self._clients.values():
-            client.close()
+            if client is not None:
+                client.close()
 
     def _reap(self) -> None:
         while True:
@@ -164,6 +168,10 @@ def _perform(client: socket.socket, request: dict[str, Any], descriptors: Sequen
     os.chdir(request["cwd"])
     os.environ.clear()
     os.environ.update(request["env"])
+    if "command" in request:
+        # Python ignores it, and a program keeps what is ignored.
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+        os.execvp(request["command"][0], request["command"])
     if "program" in request:
         _run(request["program"])
         return 0

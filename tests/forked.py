@@ -1,4 +1,7 @@
-"""Servers and programs in separate processes, forked from one that has done all imports."""
+"""Servers and programs in separate processes, forked from one that has done all imports.
+
+They end at the latest with the process that started the first of them, even if that is killed.
+"""
 
 from __future__ import annotations
 
@@ -113,6 +116,20 @@ async def serve(
         "env": dict(os.environ if env is None else env),
         "cwd": os.getcwd(),
     }
+    return await _start(request, stderr)
+
+
+async def command(*words: str, stderr: IO[bytes] | None = None) -> Server:
+    """Run another program, such as a Redis server, which then does not outlive the tests.
+
+    Args:
+        *words: The program and its arguments.
+        stderr: Destination of its errors; default: discarded.
+
+    Raises:
+        ForksGone: The forking process has ended.
+    """
+    request = {"command": words, "env": dict(os.environ), "cwd": os.getcwd()}
     return await _start(request, stderr)
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from redis.asyncio import Redis
 from redis.exceptions import RedisError, ResponseError
 
+from tests import forked
 from tests.cluster.waiting import until
 from tests.ports import free_port
 
@@ -55,17 +56,18 @@ class Store:
         self.folder = folder
         self._log = folder / "log"
         self._options = options
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: forked.Server | None = None
 
     async def start(self) -> None:
         """Start it, and wait until it answers."""
         self.folder.mkdir(exist_ok=True)
-        self._process = await asyncio.create_subprocess_exec(
-            program(self.kind),
-            *("--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder)),
-            *("--save", "", "--logfile", str(self._log), *self._options),
-            stdout=asyncio.subprocess.DEVNULL,
-        )
+        with self._log.open("ab") as log:
+            self._process = await forked.command(
+                program(self.kind),
+                *("--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder)),
+                *("--save", "", "--logfile", str(self._log), *self._options),
+                stderr=log,
+            )
         async with asyncio.timeout(BOUND):
             await until(self._answers, True)
 

@@ -190,6 +190,39 @@ async def test_a_start_without_the_forking_process_fails_with_the_remedy(
                 await forked.serve()
 
 
+async def test_another_program_runs_with_its_arguments_and_its_errors(tmp_path: Path) -> None:
+    async with asyncio.timeout(BOUND):
+        with (tmp_path / "errors").open("wb") as errors:
+            one = await forked.command(
+                "sh", "-c", "echo $0; echo why >&2; exit 3", "a b", stderr=errors
+            )
+        assert await one.stdout.read() == b"a b\n"
+        assert await one.wait() == 3
+    assert (tmp_path / "errors").read_text() == "why\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+async def test_nothing_outlives_the_tests_that_are_killed(number: signal.Signals) -> None:
+    tests = (
+        "import asyncio, signal, sys\n"
+        "from tests import forked\n"
+        "async def main():\n"
+        f"    await forked.serve(*{FREE!r}, '--workers', '2', stderr=sys.stderr.buffer)\n"
+        "    paused = ('sh', '-c', 'echo runs >&2; exec sleep 1000')\n"
+        "    await forked.command(*paused, stderr=sys.stderr.buffer)\n"
+        "    await asyncio.Event().wait()\n"
+        "asyncio.run(main())\n"
+    )
+    env = {name: value for name, value in os.environ.items() if name != forked.VARIABLE}
+    async with programs.started(sys.executable, "-c", tests, within=BOUND, env=env) as process:
+        assert process.stderr is not None
+        while await process.stderr.readline() != b"runs\n":
+            pass
+        process.send_signal(number)
+        # The pipe ends with the last process that could write to it.
+        await process.stderr.read()
+
+
 async def test_without_descriptors_the_connection_is_the_output() -> None:
     request = {"argv": ["serve", "--no-such-flag"], "env": {}, "cwd": os.getcwd()}
     async with asyncio.timeout(BOUND):
