@@ -1,12 +1,12 @@
 // Bundles the TypeScript tests of a folder for Node, and runs them.
 
-import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
 import { startForks } from './forks.mjs';
+import { watched } from './watched.mjs';
 
 export const root = fileURLToPath(new URL('../..', import.meta.url));
 
@@ -66,9 +66,9 @@ export async function run(folder, names, timeouts, env = {}, parts = names.lengt
       treeShaking: !process.env.NODE_V8_COVERAGE,
       logLevel: 'warning',
     });
-    const tests = spawn(
-      process.execPath,
+    const tests = watched(
       [
+        process.execPath,
         '--enable-source-maps',
         '--test',
         '--test-concurrency=2',
@@ -76,12 +76,9 @@ export async function run(folder, names, timeouts, env = {}, parts = names.lengt
         `--test-reporter=${join(root, 'tests', 'js', 'reporter.mjs')}`,
         ...entries.map((name) => name.replace(/\.ts$/, '.mjs')),
       ],
-      {
-        cwd: root,
-        stdio: 'inherit',
-        timeout: timeouts.all,
-        env: { ...process.env, ...env, ...forks.env },
-      },
+      { cwd: root, env: { ...process.env, ...env, ...forks.env } },
+      ['inherit', 'inherit'],
+      timeouts.all,
     );
     const [status] = await once(tests, 'exit');
     return status ?? 1;

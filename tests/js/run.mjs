@@ -4,7 +4,6 @@
 // files, and exits. With --fast it leaves out the slowest tests. With words it runs the files whose
 // names contain one of them.
 
-import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
@@ -12,6 +11,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
 import { startForks } from './forks.mjs';
+import { watched } from './watched.mjs';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
 const built = join(root, 'node_modules', '.cache', 'js-tests', String(process.pid));
@@ -65,9 +65,10 @@ const tests = readdirSync(join(built, 'tests', 'js'), { recursive: true })
 if (tests.length === 0) throw new Error(`No test file contains ${words.join(' or ')}.`);
 const reporter = join(root, 'tests', 'js', 'reporter.mjs');
 const forks = await startForks(root);
-const running = spawn(
-  process.execPath,
+const began = Date.now();
+const running = watched(
   [
+    process.execPath,
     '--enable-source-maps',
     '--test',
     // Node leaves one core for itself, which is half of a small machine.
@@ -76,10 +77,13 @@ const running = spawn(
     `--test-reporter=${reporter}`,
     ...tests,
   ],
-  { cwd: root, env: { ...env, ...forks.env }, stdio: ['ignore', 2, 2], timeout: LIMIT * 1000 },
+  { cwd: root, env: { ...env, ...forks.env } },
+  [2, 2],
+  LIMIT * 1000,
 );
 const [status, signal] = await once(running, 'exit');
-if (running.killed) console.error(`stopped the tests: they took longer than ${LIMIT} s`);
+if (Date.now() - began > LIMIT * 1000)
+  console.error(`stopped the tests: they took longer than ${LIMIT} s`);
 else if (signal !== null) console.error(`the tests were ended by ${signal}`);
 await forks.stop();
 rmSync(built, { recursive: true, force: true });

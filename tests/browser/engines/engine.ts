@@ -1,13 +1,16 @@
 /** A browser other than Chromium, as far as the tests use it. */
 
-import { spawn } from 'node:child_process';
+import type { ChildProcessByStdio } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import type { Readable, Writable } from 'node:stream';
 import { setTimeout as pause } from 'node:timers/promises';
 
 import { BOUND } from '../../js/runtime/server.js';
+// @ts-expect-error: scripts of the tests have no types.
+import { endGroup, watched } from '../../js/watched.mjs';
 
 /** An open page. */
 export interface Tab {
@@ -56,7 +59,7 @@ export interface Program {
 }
 
 /**
- * Start a program.
+ * Start a program. It ends at the latest with this process, even if that is killed.
  *
  * @param command Its name and its arguments; `{home}` stands for its home folder.
  * @param env Further environment variables.
@@ -65,12 +68,12 @@ export function start(command: readonly string[], env: NodeJS.ProcessEnv = {}): 
   const home = mkdtempSync(join(tmpdir(), 'pubsub-engine-'));
   const [name = '', ...args] = command.map((each) => each.replace('{home}', home));
   const places = { HOME: home, XDG_CONFIG_HOME: home, XDG_CACHE_HOME: home, XDG_RUNTIME_DIR: home };
-  const child = spawn(name, args, {
-    // The group has the processes that the program starts.
-    detached: true,
-    env: { ...process.env, ...places, ...env },
-    stdio: ['ignore', 'pipe', 'pipe'],
-  });
+  const options = { env: { ...process.env, ...places, ...env } };
+  const child: ChildProcessByStdio<Writable, Readable, Readable> = watched(
+    [name, ...args],
+    options,
+    ['pipe', 'pipe'],
+  );
   const ended = once(child, 'close').catch((error: Error) => [error.message]);
   let output = '';
   let look = (): void => {};
@@ -94,8 +97,7 @@ export function start(command: readonly string[], env: NodeJS.ProcessEnv = {}): 
       });
     });
   const stop = async (): Promise<void> => {
-    const runs = child.exitCode === null && child.signalCode === null;
-    if (child.pid !== undefined && runs) process.kill(-child.pid, 'SIGTERM');
+    endGroup(child);
     await ended;
     rmSync(home, { recursive: true, force: true, maxRetries: 9 });
   };
