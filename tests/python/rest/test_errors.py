@@ -29,7 +29,12 @@ from hanzoai.pubsub.errors import (
 from hanzoai.pubsub.http import calls as rest_calls
 from hanzoai.pubsub.http.problems import read_error
 from hanzoai.pubsub.http.rest import Rest
-from hanzoai.pubsub.http.status import close_code_for, retry_after_of, why_unreachable
+from hanzoai.pubsub.http.status import (
+    close_code_for,
+    remedy_of,
+    retry_after_of,
+    why_unreachable,
+)
 from hanzoai.pubsub.settings.options import read_options
 from tests.python.rest.rig import OLD, QuickClock, Tokens
 
@@ -170,13 +175,14 @@ def test_causes_of_a_failure_are_distinguished() -> None:
     plain = ssl.SSLError(1, "[SSL: WRONG_VERSION_NUMBER] wrong version number (_ssl.c:1006)")
     plain.reason = "WRONG_VERSION_NUMBER"
     why = why_unreachable(wrapped(plain), "h")
-    assert "the port answers without TLS (WRONG_VERSION_NUMBER)." in why
-    assert "Use ws:// or http://, or the port that uses TLS." in why
+    assert why.endswith("the port answers without TLS (WRONG_VERSION_NUMBER).")
+    assert remedy_of(why) == "Use ws:// or http://, or the port that uses TLS."
     for code, words in ((9, "certificate is not yet valid"), (10, "certificate has expired")):
         untimely = ssl.SSLCertVerificationError(1, "x")
         untimely.verify_code, untimely.verify_message = code, words
         why = why_unreachable(wrapped(untimely), "h")
-        assert f"not trusted: {words}. Check the clock of this machine" in why
+        assert why.endswith(f"not trusted: {words}.")
+        assert (remedy_of(why) or "").startswith("Check the clock of this machine")
     cut = httpx.RemoteProtocolError("peer closed connection without sending complete message body")
     assert why_unreachable(cut, "h", port=1) == "h:1 closed the connection."
     other = httpx.RemoteProtocolError("illegal status line: bytearray(b'SSH-2.0')")

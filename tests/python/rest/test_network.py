@@ -159,9 +159,8 @@ async def test_a_proxy_that_rejects_a_request_is_named_with_its_status(
         with pytest.raises(ConnectionFailed) as caught:
             await rest.publish(one())
         await rest.close()
-    assert caught.value.message == (
-        "The proxy 127.0.0.1 answered HTTP 407: check the user name and the password in its URL."
-    )
+    assert caught.value.message == "The proxy 127.0.0.1 answered HTTP 407."
+    assert caught.value.remedy == "Check the user name and the password in the URL of the proxy."
 
 
 async def test_a_cancelled_close_of_a_client_ends_its_requests() -> None:

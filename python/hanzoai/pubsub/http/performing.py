@@ -159,10 +159,11 @@ class Performer:
             try:
                 self._made = make_client(self._options, self._transport)
             except (ImportError, ValueError, httpx.InvalidURL) as error:
-                cause = error.__context__ or error
-                if isinstance(cause, UnicodeError):  # not the proxy, but the host
-                    raise ConnectionFailed(why_unreachable(error, self._host)) from None
-                raise ConnectionFailed(why_no_proxy(error)) from None
+                if isinstance(error.__context__ or error, UnicodeError):  # of the host
+                    reason = why_unreachable(error, self._host)
+                else:
+                    reason = why_no_proxy(error)
+                raise ConnectionFailed(reason, remedy=remedy_of(reason)) from None
         return self._made
 
     async def close(self, timeout: float = 0.0) -> None:

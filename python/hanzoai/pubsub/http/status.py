@@ -7,12 +7,11 @@ import socket
 import ssl
 import time
 from datetime import UTC
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
-_REFUSED: Final = "refused the connection: no program uses this port."
-_START: Final = (
-    "Start the server, in development with `hanzo-pubsub serve --dev`, or correct the address."
-)
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 _CLOSE_CODES: Final = {
     401: 4401,
     403: 4403,
@@ -21,10 +20,38 @@ _CLOSE_CODES: Final = {
     503: 1013,
 }
 _WAIT_MAX: Final = 3_600.0
-_OUT_OF_TIME: Final = frozenset({9, 10})
-"""X509_V_ERR_CERT_NOT_YET_VALID and X509_V_ERR_CERT_HAS_EXPIRED."""
 _CLOSED: Final = re.compile("disconnected|closed connection|ConnectionTerminated")
 """What httpx says of a peer that ended the connection before the answer was complete."""
+
+_REMEDIES: Final[Mapping[str, str]] = {
+    # A proxy says nothing about the server.
+    r"(?!The proxy ).* refused the connection: no program uses this port\.": (
+        "Start the server, in development with `hanzo-pubsub serve --dev`, or correct the address."
+    ),
+    r".* the port answers without TLS .*": "Use ws:// or http://, or the port that uses TLS.",
+    r".* certificate (is not yet valid|has expired)\.": (
+        "Check the clock of this machine; if it is right, the server needs another certificate."
+    ),
+    r".* requires a client certificate\.": "Load one into `ssl_context`.",
+    r".* cannot be resolved on this machine\.": (
+        "Write the URL of the proxy with socks5h:// to resolve it there."
+    ),
+    r".* answered HTTP 407\.": "Check the user name and the password in the URL of the proxy.",
+    r"A SOCKS proxy needs more packages\.": (
+        'Install them: pip install "httpx[socks]" python-socks.'
+    ),
+    r"The URL of the proxy is invalid\.": ("Check `proxy`, HTTPS_PROXY, HTTP_PROXY and ALL_PROXY."),
+    r".* handshake with HTTP 200\.": (
+        "Check the host and the port of the URL: no PubSub server answers there."
+    ),
+    r".* handshake with HTTP 404\.": (
+        "Check the port and the path of the URL, usually 8057 and /ws."
+    ),
+    r".* handshake with HTTP 426\.": (
+        "Let the proxy in front of the server pass the WebSocket upgrade."
+    ),
+}
+"""Remedies for the likely causes of failures, by patterns of the reasons in this module."""
 
 
 def close_code_for(status: int) -> int | None:
@@ -93,34 +120,22 @@ def why_unreachable(
         match cause:
             case ssl.SSLCertVerificationError():
                 why = getattr(cause, "verify_message", "") or "verification failed"
-                found = f"TLS: the certificate of {host} is not trusted: {why}."
-                if getattr(cause, "verify_code", None) in _OUT_OF_TIME:
-                    found += (
-                        " Check the clock of this machine; if it is right, the server needs another"
-                        " certificate."
-                    )
-                return found
+                return f"TLS: the certificate of {host} is not trusted: {why}."
             case ssl.SSLError():
                 why = getattr(cause, "reason", None) or type(cause).__name__
                 if wants_certificate(cause):
-                    return f"{host} requires a client certificate: load one into `ssl_context`."
+                    return f"{host} requires a client certificate."
                 if why == "WRONG_VERSION_NUMBER":
-                    return (
-                        f"TLS with {address} failed: the port answers without TLS ({why}). "
-                        "Use ws:// or http://, or the port that uses TLS."
-                    )
+                    return f"TLS with {address} failed: the port answers without TLS ({why})."
                 return f"TLS with {address} failed: {why}."
             case UnicodeError():
                 return f"The host name {host} cannot be resolved."
             case socket.gaierror():
                 if proxy is not None and not proxy_resolves:
-                    return (
-                        f"The host name {host} cannot be resolved on this machine; write the URL "
-                        "of the proxy with socks5h:// to resolve it there."
-                    )
+                    return f"The host name {host} cannot be resolved on this machine."
                 return f"The host name {proxy or host} cannot be resolved."
             case ConnectionRefusedError():
-                return f"{dialed} {_REFUSED}"
+                return f"{dialed} refused the connection: no program uses this port."
             case ConnectionResetError() | BrokenPipeError():
                 return f"{either} reset the connection."
             case TimeoutError():
@@ -142,9 +157,10 @@ def remedy_of(reason: str) -> str | None:
     """The remedy for the likely cause of a failure; None if the reason names no such cause.
 
     Args:
-        reason: Why the host cannot be reached. A proxy says nothing about the server.
+        reason: Why the host cannot be reached, in the words of this module.
     """
-    return _START if reason.endswith(_REFUSED) and not reason.startswith("The proxy ") else None
+    found = (remedy for cause, remedy in _REMEDIES.items() if re.fullmatch(cause, reason))
+    return next(found, None)
 
 
 def without_frames(error: Exception) -> Exception:
@@ -171,17 +187,23 @@ def why_refused(status: int | None, host: str, proxy: str | None) -> str:
     if status is None:
         return f"The proxy {proxy} rejected the connection to {host}."
     if status == 407:
-        return (
-            f"The proxy {proxy} answered HTTP 407: check the user name and the password in its URL."
-        )
+        return f"The proxy {proxy} answered HTTP 407."
     return f"The proxy {proxy} rejected the connection to {host} (HTTP {status})."
+
+
+def why_no_upgrade(status: int) -> str:
+    """A sentence about a WebSocket handshake that was answered with this HTTP status."""
+    reason = f"The server answered the WebSocket handshake with HTTP {status}."
+    if 300 <= status < 400:
+        reason += " The client follows no redirect, which would send the token elsewhere."
+    return reason
 
 
 def why_no_proxy(error: Exception) -> str:
     """A sentence with the reason why a proxy cannot be used, without its URL."""
     if isinstance(error, ImportError):
-        return 'A SOCKS proxy needs more packages: pip install "httpx[socks]" python-socks.'
-    return "The URL of the proxy is invalid: check `proxy`, HTTPS_PROXY, HTTP_PROXY and ALL_PROXY."
+        return "A SOCKS proxy needs more packages."
+    return "The URL of the proxy is invalid."
 
 
 def _chain(error: BaseException) -> list[BaseException]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
-from hanzoai.pubsub.http.status import close_code_for, retry_after_of
+from hanzoai.pubsub.http.status import close_code_for, retry_after_of, why_no_upgrade
 from hanzoai.pubsub.transports import TransportFailed
 
 if TYPE_CHECKING:
@@ -80,14 +80,6 @@ class Connection(Protocol):
         """Cut the connection."""
 
 
-_ADVICE: Final = {
-    200: " No PubSub server answers there: check the host and the port of the URL.",
-    404: " Check the port and the path of the URL, usually 8057 and /ws.",
-    426: " A proxy in front of the server does not pass the WebSocket upgrade.",
-}
-"""What to check if a WebSocket handshake is answered with this HTTP status."""
-
-
 def refusal(options: ClientOptions, status: int, retry_after: str | None) -> TransportFailed:
     """Return the error of a handshake whose HTTP status is not 101."""
     # No token was sent yet. If a fallback is left, a rejection means that a proxy blocks
@@ -95,11 +87,7 @@ def refusal(options: ClientOptions, status: int, retry_after: str | None) -> Tra
     code = close_code_for(status)
     if options.transport == "auto" and status in (401, 403):
         code = None
-    reason = f"The server answered the WebSocket handshake with HTTP {status}."
-    if 300 <= status < 400:
-        reason = f"{reason} The client follows no redirect, which would send the token elsewhere."
-    reason += _ADVICE.get(status, "")
-    return TransportFailed(code, reason, retry_after_of(retry_after))
+    return TransportFailed(code, why_no_upgrade(status), retry_after_of(retry_after))
 
 
 def port_of(url: SplitResult) -> int:

@@ -14,6 +14,7 @@ from hanzoai.pubsub.cli.doctor.claims import judge_token, span
 from hanzoai.pubsub.cli.doctor.findings import Finding, Status, failed, ok, skipped, warning
 from hanzoai.pubsub.cli.doctor.handshake import Handshake, Welcome
 from hanzoai.pubsub.cli.doctor.network import (
+    NO_PROXY,
     Address,
     check_dns,
     check_tcp,
@@ -21,7 +22,7 @@ from hanzoai.pubsub.cli.doctor.network import (
     proxy_for,
 )
 from hanzoai.pubsub.cli.doctor.web import Health, Web, websocket_port
-from hanzoai.pubsub.http.status import why_no_proxy
+from hanzoai.pubsub.http.status import remedy_of, why_no_proxy
 from hanzoai.pubsub.near_names import misspelt_variable
 from hanzoai.pubsub.settings.urls import Endpoints, is_loopback
 
@@ -80,8 +81,8 @@ async def examine(patient: Patient) -> AsyncIterator[Finding]:
     try:
         made = Web(patient.endpoints.http, patient.token, context, patient.patience)
     except (ImportError, ValueError) as error:
-        remedy = "Check the proxy of the environment, or list the host in NO_PROXY."
-        yield failed("http", "proxy_failed", why_no_proxy(error), remedy)
+        why = why_no_proxy(error)
+        yield failed("http", "proxy_failed", why, f"{remedy_of(why)} {NO_PROXY}")
         return
     async with made as web:
         handshake = Handshake(patient.endpoints.socket, context, patient.patience)

@@ -22,10 +22,10 @@ from websockets.exceptions import (
 
 from hanzoai.pubsub.cli.doctor.claims import read_claims, span
 from hanzoai.pubsub.cli.doctor.findings import Finding, failed, ok, skipped
-from hanzoai.pubsub.cli.doctor.network import Address, proxy_for, speaks_tls
+from hanzoai.pubsub.cli.doctor.network import NO_PROXY, Address, proxy_for, speaks_tls
 from hanzoai.pubsub.generated.defaults import CLIENT
 from hanzoai.pubsub.generated.errors import CODES
-from hanzoai.pubsub.http.status import why_no_proxy, why_refused
+from hanzoai.pubsub.http.status import remedy_of, why_no_proxy, why_refused
 from hanzoai.pubsub.network.dialing import NEXT_AFTER
 from hanzoai.pubsub.settings.proxies import system_proxy
 
@@ -98,16 +98,12 @@ class Handshake:
             return self._refused(error.response.status_code, same_port=same_port_as_http)
         except ProxyError as error:
             status = error.response.status_code if isinstance(error, InvalidProxyStatus) else None
-            return failed(
-                "websocket",
-                "proxy_refused",
-                why_refused(status, self._address.text, proxy_for(self._address)),
-                "Allow CONNECT to this host and port, or list the host in NO_PROXY.",
-            )
+            why = why_refused(status, self._address.text, proxy_for(self._address))
+            remedy = remedy_of(why) or "Allow CONNECT to this host and port."
+            return failed("websocket", "proxy_refused", why, f"{remedy} {NO_PROXY}")
         except (InvalidProxy, ImportError) as error:
-            return failed(
-                "websocket", "proxy_refused", why_no_proxy(error), "Or list the host in NO_PROXY."
-            )
+            why = why_no_proxy(error)
+            return failed("websocket", "proxy_refused", why, f"{remedy_of(why)} {NO_PROXY}")
         except (InvalidMessage, OSError, EOFError) as error:
             return await self._not_spoken(error)
         except (InvalidHandshake, WebSocketException) as error:

@@ -17,6 +17,8 @@ from hanzoai.pubsub.cli.doctor.findings import Finding, failed, ok, warning
 from hanzoai.pubsub.network.dialing import open_stream
 from hanzoai.pubsub.settings.proxies import system_proxy
 
+NO_PROXY: Final = "Or list the host in NO_PROXY."
+"""The end of a remedy for a proxy."""
 _CERTIFICATE_SOON: Final = 14 * 86400
 # OpenSSL's X509_V_ERR_*: problems of a certificate chain.
 _NOT_YET_VALID: Final = 9
