@@ -70,6 +70,13 @@ async def test_an_expired_token_is_distinguished_from_an_invalid_one() -> None:
     assert await refusal(mint(OTHER, "alice", ttl=-1, now=1000)) == "token_invalid"
 
 
+@pytest.mark.parametrize("key", [KEY, OTHER])
+async def test_a_refusal_names_the_command_that_prints_a_token(key: bytes) -> None:
+    with pytest.raises(ServiceError) as caught:
+        await DevTokens(KEY, clock=lambda: 1000).authenticate(mint(key, "alice", ttl=-1, now=1000))
+    assert "`hanzo-pubsub token --user NAME`" in (caught.value.remedy or "")
+
+
 @pytest.mark.parametrize("token", ["", "x", "a.b.c", "..", "\x00", "ü.ü.ü", "Bearer"])
 async def test_a_malformed_token_is_invalid(token: str) -> None:
     assert await refusal(token) == "token_invalid"

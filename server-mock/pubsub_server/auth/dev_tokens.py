@@ -165,12 +165,17 @@ class DevTokens:
         except jwt.PyJWTError:
             raise ServiceError(
                 "token_invalid",
-                "the token was not signed with the development key of this machine; "
-                "`hanzo-pubsub token --user NAME` prints a valid token",
+                "the token was not signed with the development key of this machine",
+                remedy="Get a token with `hanzo-pubsub token --user NAME`.",
             ) from None
         identity = identity_from_claims(claims)
         if identity.expires_at is not None and identity.expires_at <= self._clock() * 1000:
-            raise ServiceError("token_expired", "the development token has expired")
+            raise ServiceError(
+                "token_expired",
+                "the development token has expired",
+                remedy="Get a new token with `hanzo-pubsub token --user NAME`, or pass a callback"
+                " that returns one.",
+            )
         return identity
 
 
