@@ -1,6 +1,6 @@
 /** The page: the user, the address of the server, and the room. */
 
-import { AuthRefused, type PubSubOptions, type Token } from '@hanzoai/pubsub';
+import { AuthRefused, PubSubError, type PubSubOptions, type Token } from '@hanzoai/pubsub';
 import { createRoot } from 'react-dom/client';
 
 import { App } from './chat.js';
@@ -15,7 +15,9 @@ const user = query.get('user') ?? 'alice';
 async function getToken(_: unknown, { signal }: { signal: AbortSignal }): Promise<Token> {
   const answer = await fetch(`/pubsub-token?user=${user}`, { method: 'POST', signal });
   if (answer.status === 401) throw new AuthRefused('Log in again.');
-  if (!answer.ok) throw new Error(`The backend answered ${answer.status}.`);
+  if (!answer.ok) {
+    throw new PubSubError('token_unavailable', `The backend answered ${answer.status}.`);
+  }
   const { token, expiresAt } = await answer.json();
   return { value: token, expiresAt };
 }

@@ -118,8 +118,8 @@ export interface TokenContext {
 
 /**
  * `getToken`: returns a token for the user. Throw `AuthRefused` to stop the client permanently; after
- * any other error, the client calls it again. The signal is aborted when the client no longer needs the
- * token.
+ * any other error, the client calls it again, and logs the message of a `PubSubError`, and only the class
+ * of another. The signal is aborted when the client no longer needs the token.
  */
 export type TokenCallback = (
   context: TokenContext,

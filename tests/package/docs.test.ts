@@ -12,7 +12,7 @@ import { build } from 'esbuild';
 import { createServer as createVite } from 'vite';
 
 import { atEnd } from '../browser/ending.js';
-import { BOUND, bounded, Server } from '../js/runtime/server.js';
+import { BOUND, bounded, deferred, Server } from '../js/runtime/server.js';
 import { APPLICATION, ROOT, run } from './application.js';
 
 const NAMES = ['typescript', 'typed', 'quickstart', 'requests', 'operate/webhooks'];
@@ -186,15 +186,7 @@ test('every program that uses the client works and exits', async (t) => {
 });
 
 test('the sample of getToken accepts a token, but not an error page', async () => {
-  const { outputFiles } = await build({
-    entryPoints: [join(folder, 'get_token.ts')],
-    bundle: true,
-    format: 'esm',
-    write: false,
-  });
-  const program = join(folder, 'bundled.mjs');
-  writeFileSync(program, outputFiles[0]?.text ?? '');
-  const { getToken } = await import(pathToFileURL(program).href);
+  const { getToken } = await bundled("export { getToken } from './get_token';");
   const real = globalThis.fetch;
   const reported: unknown[] = [];
   try {
@@ -216,9 +208,43 @@ test('the sample of getToken accepts a token, but not an error page', async () =
     { value: 'ey...', expiresAt: 5 },
     'SyntaxError',
     'AuthRefused',
-    'Error',
+    'PubSubError',
   ]);
 });
+
+test('with the sample of getToken, a production page logs the status of the backend', async () => {
+  const { getToken, PubSub } = await bundled(`
+    export { getToken } from './get_token';
+    export { PubSub } from '@hanzoai/pubsub';
+  `);
+  const real = globalThis.fetch;
+  globalThis.fetch = async () => new Response('', { status: 403 });
+  const { promise: logged, resolve: error } = deferred<string>();
+  const logger = { warn: () => {}, error };
+  const ps = new PubSub({ url: 'wss://pubsub.localhost/ws', getToken, logger });
+  try {
+    void ps.connect().catch(() => {});
+    assert.match(await logged, /^token_unavailable: \/pubsub-token answered 403\. See /);
+  } finally {
+    await ps.close();
+    globalThis.fetch = real;
+  }
+});
+
+/** Bundle a module beside the samples for the page of an application, and load it. */
+async function bundled(contents: string) {
+  const { outputFiles } = await build({
+    stdin: { contents, resolveDir: folder },
+    bundle: true,
+    format: 'esm',
+    minify: true,
+    splitting: false,
+    write: false,
+  });
+  const program = join(folder, 'bundled.mjs');
+  writeFileSync(program, outputFiles[0]?.text ?? '');
+  return import(`${pathToFileURL(program).href}?${contents.length}`);
+}
 
 /** Whether an endpoint returns a token that the server accepts. */
 async function gives(server: Server, answer: Response): Promise<void> {
