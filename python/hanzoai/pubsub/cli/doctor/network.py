@@ -252,14 +252,12 @@ def _trust_remedy() -> str:
 
 
 async def _no_tls(address: Address, error: Exception, patience: float) -> Finding:
-    plain = await _speaks_plaintext(address, patience)
-    if plain:
-        scheme = "ws" if address.scheme == "wss" else "http"
+    if await _speaks_plaintext(address, patience):
         return failed(
             "tls",
             "tls_not_spoken",
-            f"{address.text} does not use TLS, but the URL begins with {address.scheme}://.",
-            f"Use {scheme}:// (a development server), or the port that uses TLS.",
+            f"{address.text} does not use TLS, but the URL requires it.",
+            "Use ws:// or http:// (a development server), or the port that uses TLS.",
         )
     why = getattr(error, "reason", None) or type(error).__name__
     return failed(
