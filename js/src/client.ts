@@ -303,7 +303,7 @@ export class PubSub<Topics extends object = AnyTopics> {
    * Change what others see of this client, on one topic or on all of its topics.
    *
    * The timeout and an abort of the `signal` end only the wait: the client may still send the
-   * update. If the server rejects it after the timeout, `ps.on('error', …)` receives the error.
+   * update. If the server rejects it after that, `ps.on('error', …)` receives the error.
    *
    * @param topic A topic without wildcards; undefined for all topics of this client.
    * @param data `status`, `name`, `avatar_url` set fields of the member (at most 64, 256 and 2,048

@@ -288,6 +288,23 @@ async def test_an_update_of_presence_that_is_refused_after_its_call_ended_is_an_
     assert error.topic == "a.b"
 
 
+async def test_an_update_of_presence_that_is_refused_after_its_call_was_cancelled_is_an_error(
+    pubsub_memory: MemoryServer,
+) -> None:
+    errors: list[Exception] = []
+    ps = pubsub_memory.client(on_error=errors.append)
+    with pubsub_memory.refusing():
+        task = asyncio.create_task(ps.update_presence("a.b", {"status": "x"}))
+        await clock_of(pubsub_memory).settle()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    await clock_of(pubsub_memory).advance_until(lambda: bool(errors))
+    (error,) = errors
+    assert isinstance(error, NotFound)
+    assert error.topic == "a.b"
+
+
 async def test_unsubscribe_discards_waiting_messages(pubsub_memory: MemoryServer) -> None:
     ps = pubsub_memory.client()
     sub = await ps.subscribe("a.b")

@@ -12,7 +12,7 @@ import type { Client } from './environment.js';
 import { failed, unansweredUpdate } from './failures.js';
 import type { Deliveries } from './inbox.js';
 import { rejected } from './rejected.js';
-import { onAbort, type Timed, within } from './waiting.js';
+import { onAbort, type Timed } from './waiting.js';
 
 /** Maximum messages of a batch if the server does not state a limit. */
 const BATCH = 1_000;
@@ -49,8 +49,8 @@ export class Publisher implements OutcomePort {
   /** When the earliest deadline of a call was, by the clock; its timer fires then. */
   private _deadline = Infinity;
   private _deadlineTimer: TimerHandle | undefined;
-  /** Publishes that are cancelled in this turn. */
-  private readonly _cancelled: Publish[] = [];
+  /** Calls that are cancelled in this turn. */
+  private readonly _cancelled: Pick<Publish, 'ref'>[] = [];
   private _isSlow = false;
   private _numbers = 0;
 
@@ -102,15 +102,22 @@ export class Publisher implements OutcomePort {
 
   /** Change how this client appears; see `PubSub.updatePresence`. */
   async updatePresence(topic: string | undefined, data: JsonObject, options: Timed): Promise<void> {
-    const outcome = await within(this.setPresence(topic, data, options.end), options);
-    if (outcome?.kind === 'rejected') throw rejected(outcome, topic);
-    if (outcome?.kind === 'unknown') throw unansweredUpdate(this._client, options, topic);
+    options.signal?.throwIfAborted();
+    const outcome = await this.setPresence(topic, data, options);
+    if (outcome.kind === 'rejected') throw rejected(outcome, topic);
+    if (outcome.kind === 'unknown') throw unansweredUpdate(this._client, options, topic);
   }
 
   /** Set how this client appears, now or with the next connection. */
-  setPresence(topic: string | undefined, data: JsonObject, end?: number): Promise<Outcome> {
+  setPresence(
+    topic: string | undefined,
+    data: JsonObject,
+    options: Partial<Timed> = {},
+  ): Promise<Outcome> {
     const ref = this.number();
-    return this._settled(ref, ({ operations }) => operations.updatePresence(topic, data, ref), end);
+    const update = ({ operations }: OperatedSession): void =>
+      operations.updatePresence(topic, data, ref);
+    return this._settled(ref, update, options);
   }
 
   /** A unique number of this client. */
@@ -152,20 +159,29 @@ export class Publisher implements OutcomePort {
 
   /**
    * Call into the session; the promise receives the settled outcome. It rejects if the client has
-   * ended.
+   * ended, or when the signal is aborted: then the session knows that no call waits any more.
    */
   private _settled(
     ref: number,
     call: (session: OperatedSession) => void,
-    end = Infinity,
+    { end = Infinity, signal }: Partial<Timed>,
   ): Promise<Outcome> {
     const { _client: client } = this;
-    return new Promise((settle) => {
+    const settled = new Promise<Outcome>((settle) => {
       // The client may have ended while a part of it was loading.
       if (client.over.aborted) client.checkOpen();
       this._awaiting._add({ ref, settle, end });
       if (end < this._deadline) this._expireAt(end);
       client.perform(call);
+    });
+    if (!signal) return settled;
+    const ignore = onAbort(signal, () => {
+      // With all that are cancelled in this turn.
+      if (this._cancelled.push({ ref }) === 1) queueMicrotask(() => this._expire());
+    });
+    return settled.finally(ignore).then((outcome) => {
+      signal.throwIfAborted();
+      return outcome;
     });
   }
 
@@ -176,7 +192,7 @@ export class Publisher implements OutcomePort {
    */
   private _submit(items: readonly Prepared[], options: Sending, batch?: boolean): Promise<Outcome> {
     const { _client: client } = this;
-    const { signal, via, key, background, end } = options;
+    const { signal, via, key, background } = options;
     signal?.throwIfAborted();
     const messages = items.map(({ _message }) => _message);
     this._deliveries.rememberOwn(messages);
@@ -202,20 +218,7 @@ export class Publisher implements OutcomePort {
     };
     // Give up cancelled publishes first: they must not occupy the queue.
     if (this._cancelled.length) this._expire();
-    const settled = this._settled(
-      publish.ref,
-      ({ operations }) => operations.publish(publish),
-      end,
-    );
-    if (!signal) return settled;
-    const ignore = onAbort(signal, () => {
-      // With all that are cancelled in this turn.
-      if (this._cancelled.push(publish) === 1) queueMicrotask(() => this._expire());
-    });
-    return settled.finally(ignore).then((outcome) => {
-      signal.throwIfAborted();
-      return outcome;
-    });
+    return this._settled(publish.ref, ({ operations }) => operations.publish(publish), options);
   }
 
   /** Start one timer that gives up the calls whose deadline has passed. */

@@ -645,7 +645,7 @@ class PubSubClient:
         """Change what others see of this client, on one topic or on all of its topics.
 
         A timeout or a cancellation ends only the wait: the client may still send the update. If
-        the server rejects it after the timeout, ``on_error`` receives the error.
+        the server rejects it after that, ``on_error`` receives the error.
 
         Args:
             topic: A topic without wildcards; None for all.

@@ -124,6 +124,29 @@ test('an update that is rejected after its call has ended is an error of the cli
   await ps.close();
 });
 
+test('an update that is rejected after its signal is aborted is an error of the client', async () => {
+  const { ps, peer } = virtualClient();
+  const errors: unknown[] = [];
+  ps.on('error', (error) => void errors.push(error));
+  await ps.subscribe('a.b');
+  peer.silent.add('presence.update');
+  const over = new AbortController();
+  const ended = assert.rejects(
+    ps.updatePresence('a.b', { status: 'x' }, { signal: over.signal }),
+    /^enough$/,
+  );
+  await turns();
+  over.abort('enough');
+  await ended;
+  const [{ ref } = { ref: undefined }] = peer.socket.frames('presence.update');
+  peer.socket.receive({ type: 'error', code: 'not_found', message: 'No member.', ref });
+  await turns();
+  const [error] = errors;
+  assert.ok(error instanceof NotFound && errors.length === 1);
+  assert.equal(error.topic, 'a.b');
+  await ps.close();
+});
+
 test('a signal ends the wait for an update, which is still sent', async () => {
   const { ps, peer, clock } = virtualClient();
   await ps.subscribe('a.b');

@@ -180,7 +180,7 @@ class Driver:
             self._expire_at(later)
 
     def give_up(self, ref: int) -> None:
-        """Give up a publish whose call was cancelled, with all that are cancelled in this turn.
+        """Give up a call that was cancelled, with all that are cancelled in this turn.
 
         One by one, the next one would be sent in its place before its own call ends.
         """

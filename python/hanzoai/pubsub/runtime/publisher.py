@@ -473,7 +473,11 @@ class Publisher:
         driver.connect()
         ref, deadline = driver.number(), driver.clock.now() + seconds
         update = driver.session.update_presence
-        outcome = await driver.settled(ref, deadline, update, topic, dict(data), ref)
+        try:
+            outcome = await driver.settled(ref, deadline, update, topic, dict(data), ref)
+        except asyncio.CancelledError:
+            driver.give_up(ref)  # the session then reports a rejection
+            raise
         if isinstance(outcome, Unknown):
             if driver.failures.state != "connected":
                 raise driver.failures.not_connected(seconds, code="not_connected", topic=topic)
