@@ -2,7 +2,7 @@
 
 import { isEnvelope } from '../generated/wire.js';
 import { known } from '../topics.js';
-import { decode } from './codec.js';
+import { decode, hasSurrogate } from './codec.js';
 import { DEPTH_MAX, type Decoded, isDeep } from './decoded.js';
 
 /** Start of a canonical message. To parse only the envelope after it is faster. */
@@ -11,16 +11,13 @@ const MESSAGE = /^\{"type":"message","message":/;
 /** Its length. */
 const ENVELOPE = 28;
 
-/** An escaped surrogate, which may be unpaired. */
-const SURROGATE = /\\u[dD][89a-fA-F]/;
-
 /** The same as `decode`, and faster for canonical messages. */
 export function decodeCanonical(text: string | Uint8Array): Decoded | Promise<Decoded> {
   if (
     typeof text === 'string' &&
     MESSAGE.test(text) &&
     text.endsWith('}}') &&
-    !(text.includes('\\') && SURROGATE.test(text))
+    !hasSurrogate(text)
   ) {
     try {
       const message: unknown = JSON.parse(text.slice(ENVELOPE, -1));

@@ -10,7 +10,6 @@
 import { type ClientFrame, isEnvelope, isServerFrame } from '../generated/wire.js';
 import { DEPTH_MAX, type Decoded, isDeep } from './decoded.js';
 
-const ESCAPE = '\\';
 const SURROGATE = /\\u[dD][89a-fA-F]/;
 
 let readings: typeof import('./readings.js') | undefined;
@@ -24,7 +23,7 @@ let readings: typeof import('./readings.js') | undefined;
  * becomes U+FFFD, and nesting deeper than 200 levels is malformed.
  */
 export function decode(data: string | Uint8Array): Decoded | Promise<Decoded> {
-  if (typeof data === 'string' && !(data.includes(ESCAPE) && SURROGATE.test(data))) {
+  if (typeof data === 'string' && !hasSurrogate(data)) {
     try {
       const value = JSON.parse(data);
       const isFrame = value?.type === 'message' ? isEnvelope(value.message) : isServerFrame(value);
@@ -38,6 +37,11 @@ export function decode(data: string | Uint8Array): Decoded | Promise<Decoded> {
     readings = module;
     return module.decodeLeniently(data);
   });
+}
+
+/** Whether JSON contains an escaped surrogate, which may be unpaired. */
+export function hasSurrogate(text: string): boolean {
+  return text.includes('\\') && SURROGATE.test(text);
 }
 
 /** Encode one frame as compact JSON without undefined fields. */
