@@ -187,9 +187,11 @@ export class SeqCursor implements Cursor {
         if (stated && !whole) return false;
         // Both ends are in one log if it misses messages after the requested position or after
         // replayed ones: their number is known, unless the log restarted. Any log begins at a
-        // position above the time of all earlier messages, in microseconds.
+        // position above the time of all earlier messages, in microseconds, and 1,000 above all
+        // earlier positions.
         const known = !restarted && (trimmed || this._proven.has(topic));
-        const leapt = mark._at && seq >= (mark._at + 1) * 1_000;
+        const least = Math.max((mark._at + 1) * 1_000, mark._seq + 1_000);
+        const leapt = mark._at && seq >= least;
         const reason = known ? 'history_trimmed' : restarted || leapt ? 'log_reset' : 'unproven';
         const missed = known ? last - mark._seq : undefined;
         steps.push(gap(topic, reason, mark._seq + 1, last, missed));

@@ -316,8 +316,10 @@ class SeqCursor:
             # replayed ones: their number is known, unless the log started again.
             known = not restarted and (trimmed or topic in self._proven)
             missed = last - mark.seq if known else None
-            # Any log begins at a position above the time of all earlier messages, in microseconds.
-            leapt = mark.at > 0 and seq >= (mark.at + 1) * 1_000
+            # Any log begins at a position above the time of all earlier messages, in microseconds,
+            # and 1,000 above all earlier positions.
+            least = max((mark.at + 1) * 1_000, mark.seq + 1_000)
+            leapt = mark.at > 0 and seq >= least
             reason: GapReason = (
                 "history_trimmed" if known else "log_reset" if restarted or leapt else "unproven"
             )
