@@ -85,10 +85,23 @@ export function refuseMessage(
   limit: number,
   given: Given = {},
 ): never {
-  if (DEVELOPMENT && given.item !== undefined) refuseItem(topic, message, limit, given, given.item);
-  // A call without arguments; an item of a batch contains its topic.
-  if (DEVELOPMENT && topic === undefined && message === undefined) checkName(topic, 'topic');
-  return refuse(topic, message, limit, given);
+  const { item } = given;
+  if (!DEVELOPMENT || item === undefined) {
+    // A call without arguments; an item of a batch contains its topic.
+    if (DEVELOPMENT && topic === undefined && message === undefined) checkName(topic, 'topic');
+    return refuse(topic, message, limit, given);
+  }
+  try {
+    return refuse(topic, message, limit, given);
+  } catch (error) {
+    // The error has the number of the item.
+    const { message: problem, field = 'topic' } = error as PubSubError;
+    const place = field === 'messages' ? `[${item}]` : `[${item}].${field}`;
+    throw Object.assign(error as PubSubError, {
+      field: place,
+      message: `Item ${item}: ${problem}`,
+    });
+  }
 }
 
 function refuse(topic: unknown, message: unknown, limit: number, given: Given): never {
@@ -169,26 +182,6 @@ function checkFields(message: object): void {
     throw new InvalidOption(`The message has the unknown field \`${name.slice(0, 64)}\`.`, {
       remedy: `Its fields are ${fields.join(', ')}; put everything else into \`data\`.`,
       field: name,
-    });
-  }
-}
-
-/** Reject an item of `publishMany`: the error has its number. */
-function refuseItem(
-  topic: unknown,
-  message: unknown,
-  limit: number,
-  given: Given,
-  item: number,
-): never {
-  try {
-    return refuse(topic, message, limit, given);
-  } catch (error) {
-    const { message: problem, field = 'topic' } = error as PubSubError;
-    const place = field === 'messages' ? `[${item}]` : `[${item}].${field}`;
-    throw Object.assign(error as PubSubError, {
-      field: place,
-      message: `Item ${item}: ${problem}`,
     });
   }
 }

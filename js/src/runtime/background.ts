@@ -5,7 +5,6 @@ import type { Subscribe } from '../session/ports.js';
 import { merged } from '../settings/checks.js';
 import type { Client } from './environment.js';
 import { late, notConnected } from './failures.js';
-import type { Handlers } from './handlers.js';
 import { Deliveries, Inbox } from './inbox.js';
 import { PARTS } from './parts.js';
 import { Publisher } from './publisher.js';
@@ -84,8 +83,8 @@ export class Background {
     // From here to its listener, nothing waits.
     signal?.throwIfAborted();
     const leave = (): void => deliveries.remove(request.sub);
-    const { listeners } = client;
-    const subscription = new Subscription<Data>(inbox, options as Handlers, listeners, leave);
+    const handlers = options as SubscribeOptions;
+    const subscription = new Subscription<Data>(inbox, handlers, client.listeners, leave);
     const stop = (): void => void subscription.unsubscribe();
     if (onPresence && !onMessage) {
       // An iteration does not call `onPresence`, so this inbox does. Each change contains all

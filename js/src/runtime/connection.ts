@@ -21,16 +21,6 @@ import { within } from './waiting.js';
 /** Milliseconds to wait for a part of the client that a frame needs. */
 const LOAD_TIMEOUT = 10_000;
 
-/** The client that a connection belongs to. */
-export interface Owner extends Client {
-  /** Load the parts that a welcomed session needs. */
-  background(): Promise<unknown>;
-  /** The transport has closed or did not open. */
-  dropped(end: TransportEnd): void;
-  /** A frame was handled. */
-  handled(): void;
-}
-
 /** A transport from its opening, which the owner starts, to its end. */
 export class Connection implements Receiver {
   /** Frames of the current call, which are sent together. */
@@ -49,7 +39,7 @@ export class Connection implements Receiver {
    * @param _transport Never calls back synchronously.
    */
   constructor(
-    private readonly _owner: Owner,
+    private readonly _owner: Client,
     readonly _transport: Transport,
   ) {}
 

@@ -6,13 +6,6 @@ import { HTTP_PORT, SOCKET_PORT } from '../settings/urls.js';
 import type { Client } from './environment.js';
 import { lastRemedy, reasonOf } from './failures.js';
 
-/** A client that is connected, or about to try it again. */
-interface Connecting extends Client {
-  readonly transport: string | undefined;
-  /** Why the last WebSocket did not open, or has ended; undefined if it still opens. */
-  readonly socketFailure: string | undefined;
-}
-
 /** The options of clients that have logged a fallback since their last stable WebSocket. */
 const warned = new WeakSet<ClientOptions>();
 
@@ -29,7 +22,7 @@ const REASONS_MAX = 8;
 const PATIENCE = 4;
 
 /** Log why there is no connection, or why it does not use the WebSocket. */
-export function warnOfConnection(client: Connecting): void {
+export function warnOfConnection(client: Client): void {
   const { options, environment, tokenFailure, over, state } = client;
   // The failure of a callback is reported as an error.
   if (tokenFailure || over.aborted) return;
@@ -46,7 +39,7 @@ function warnOfPlatform(options: ClientOptions): void {
   );
 }
 
-function warnOfOutage(client: Connecting): void {
+function warnOfOutage(client: Client): void {
   const { options, lastFailure, peer, session } = client;
   const {
     _name: name,
@@ -73,7 +66,7 @@ function warnOfOutage(client: Connecting): void {
   options.logger.warn([...words, 'The client keeps trying.'].filter(Boolean).join(' '));
 }
 
-function warnOfFallback(client: Connecting): void {
+function warnOfFallback(client: Client): void {
   const { options, socketFailure = 'it did not open in time' } = client;
   const { transport, socketUrl, logger } = options;
   outages.delete(options);

@@ -26,8 +26,8 @@ import type { ClientOptions } from '../settings/options.js';
 import { NOT_LOADED, type Transport, type TransportEnd } from '../transports/transport.js';
 import type { StateChange, StateName, TokenReason, Via } from '../values.js';
 import type { Background } from './background.js';
-import { Connection, type Owner } from './connection.js';
-import { checkPlatform, type Environment } from './environment.js';
+import { Connection } from './connection.js';
+import { type Client, checkPlatform, type Environment } from './environment.js';
 import { Listeners, type Recent } from './handlers.js';
 import type { HttpApi } from './http_operations.js';
 import { lazily } from './parts.js';
@@ -45,7 +45,7 @@ export const BACKGROUND: { load: () => Promise<typeof import('./background.js')>
 const LOST = 1006;
 
 /** Runs the session of a client. */
-export class Driver implements Owner, Ports {
+export class Driver implements Client, Ports {
   readonly clock: Clock;
   readonly listeners: Listeners;
   readonly tokens: TokenSource;

@@ -8,7 +8,7 @@ import type { Acked, Peer, TransportName } from '../session/ports.js';
 import type { OperatedSession } from '../session/session.js';
 import { invalid } from '../settings/checks.js';
 import type { ClientOptions } from '../settings/options.js';
-import type { Transport } from '../transports/transport.js';
+import type { Transport, TransportEnd } from '../transports/transport.js';
 import { WebSocketTransport } from '../transports/websocket.js';
 import type { StateChange, StateName } from '../values.js';
 import type { Listeners, Recent } from './handlers.js';
@@ -38,6 +38,7 @@ export interface HttpPublishes {
     messages: readonly Publication[],
     options: Timed,
     certain: boolean,
+    before: Promise<unknown> | undefined,
   ): Promise<Acked | undefined>;
 }
 
@@ -57,8 +58,11 @@ export interface Client {
   readonly session: OperatedSession;
   readonly peer: Peer | undefined;
   readonly state: StateName;
+  readonly transport: TransportName | undefined;
   readonly disconnectedSince: number;
   readonly lastFailure: StateChange | undefined;
+  /** Why the last WebSocket did not open, or has ended; undefined if it still opens. */
+  readonly socketFailure: string | undefined;
   readonly tokenFailure: PubSubError | undefined;
   readonly over: AbortSignal;
   readonly idle: number;
@@ -70,6 +74,12 @@ export interface Client {
   part<Part>(load: () => Promise<Part>, options: Timed): Promise<Part>;
   states(): Recent<StateChange>;
   perform(call: (session: OperatedSession) => void): void;
+  /** A frame was handled. */
+  handled(): void;
+  /** The transport has closed or did not open. */
+  dropped(end: TransportEnd): void;
+  /** Load the parts that a welcomed session needs. */
+  background(): Promise<void>;
   readonly http: () => Promise<HttpPublishes>;
   readonly recovery: () => Promise<{ place(patterns: readonly string[]): Place }>;
 }

@@ -34,14 +34,6 @@ export type GapHandler = ((gap: Gap) => unknown) | 'raise';
  */
 export type StateLoader = (gap: Gap, positions: Readonly<Record<string, number>>) => unknown;
 
-/** @internal The handlers of one subscription, as the program gave them. */
-export interface Handlers {
-  readonly onMessage?: Handler<[Message]> | undefined;
-  readonly onPresence?: PresenceHandler | undefined;
-  readonly onGap?: GapHandler | undefined;
-  readonly stateLoader?: StateLoader | undefined;
-}
-
 /** @internal Call a function of the program; the promise, where it returned one, never rejects. */
 export function call<A extends unknown[]>(
   report: (error: unknown) => void,

@@ -93,7 +93,6 @@ function* unaborted(page: readonly Envelope[], { signal }: Timed): Generator<Mes
 export class HttpApi implements Tokens {
   private readonly _rest: Rest;
   private _rejections = 0;
-  private _order: Promise<true> = Promise.resolve(true);
   private _found = false;
   private _askAgain = 0;
 
@@ -106,25 +105,21 @@ export class HttpApi implements Tokens {
    * Publish after earlier publishes over HTTP.
    *
    * @param certain The program requested HTTP; otherwise, first check that the API exists.
+   * @param before Resolves when these are settled.
    * @returns Undefined if there is no API and nothing was published.
    */
   async publish(
     messages: readonly Publication[],
     options: Timed,
     certain: boolean,
+    before: Promise<unknown> | undefined,
   ): Promise<Acked | undefined> {
     const { topic = '', id } = messages[0] ?? {};
-    const before = this._order;
-    const publish = async (): Promise<Acked | undefined> => {
-      if (!(await within(before, options, this._client.clock))) {
-        throw new OperationTimeout(undefined, { topic, id });
-      }
-      if (!certain && !(await this._isThere(topic, options))) return undefined;
-      return { kind: 'acked', results: await this._api.publish(messages, options) };
-    };
-    const turn = publish();
-    this._order = Promise.allSettled([before, turn]).then(() => true);
-    return turn;
+    if (!(await within(Promise.allSettled([before]), options, this._client.clock))) {
+      throw new OperationTimeout(undefined, { topic, id });
+    }
+    if (!certain && !(await this._isThere(topic, options))) return undefined;
+    return { kind: 'acked', results: await this._api.publish(messages, options) };
   }
 
   /** Check once, with a read-only request that every HIP-56 server supports. */

@@ -199,12 +199,14 @@ export class Publisher implements OutcomePort {
     // A plain HIP-56 peer does not acknowledge publishes on a socket, but answers a request.
     const certain = via === 'rest';
     if (certain || (via !== 'socket' && client.peer?.acks === false)) {
-      const request = client
+      const { requests: before } = this;
+      const turn = client
         .part(client.http, options)
-        .then((api) => api.publish(messages, options, certain))
-        .then((outcome) => outcome ?? this._submit(items, { ...options, via: 'socket' }, batch));
-      this.requests = Promise.allSettled([this.requests, request]).then(() => {});
-      return request;
+        .then((api) => api.publish(messages, options, certain, before));
+      this.requests = Promise.allSettled([before, turn]).then(() => {});
+      return turn.then(
+        (outcome) => outcome ?? this._submit(items, { ...options, via: 'socket' }, batch),
+      );
     }
     const { sendPolicy: policy } = client.options;
     const publish: Publish = {

@@ -1,7 +1,6 @@
 /** State that survives a reload of the page: the client id, and the positions of subscriptions. */
 
 import { RECONNECTS } from '../session/lifecycle.js';
-import type { TransportEnd } from '../transports/transport.js';
 import type { Background } from './background.js';
 import type { Connection } from './connection.js';
 import type { Client, Place } from './environment.js';
@@ -16,7 +15,6 @@ interface Left extends Place {
 interface Recovered extends Client {
   readonly _background: Background | undefined;
   readonly _connection: Connection | undefined;
-  dropped(end: TransportEnd): void;
 }
 
 interface Kept {

@@ -18,8 +18,9 @@ import type {
   SubscriptionEvent,
   SubscriptionStats,
 } from '../values.js';
-import { call, type Handlers, type Listeners } from './handlers.js';
+import { call, type Listeners } from './handlers.js';
 import type { Entry, Inbox, Other } from './inbox.js';
+import type { SubscribeOptions } from './subscribing.js';
 
 /**
  * Maximum remembered topics with a logged gap; above it, a gap of the oldest may be logged again.
@@ -103,7 +104,7 @@ export class Subscription<Data = AnyPayload>
   /** @internal Created by `PubSub.subscribe`. */
   constructor(
     private readonly _inbox: Inbox,
-    private readonly _handlers: Handlers,
+    private readonly _handlers: SubscribeOptions,
     private readonly _listeners: Listeners,
     private readonly _leave: () => void,
   ) {}

@@ -3,7 +3,8 @@ import { test } from 'node:test';
 
 import type { PubSubError } from '../../../js/src/errors.js';
 import type { ServerFrame } from '../../../js/src/generated/wire.js';
-import { Connection, type Owner } from '../../../js/src/runtime/connection.js';
+import { Connection } from '../../../js/src/runtime/connection.js';
+import type { Client } from '../../../js/src/runtime/environment.js';
 import { withoutToken } from '../../../js/src/settings/checks.js';
 import type { Receiver, Transport, TransportEnd } from '../../../js/src/transports/transport.js';
 import { type Decoded, Malformed, Unknown } from '../../../js/src/wire/decoded.js';
@@ -38,7 +39,7 @@ function reading() {
       giveWay: false,
       handled: () => {},
       dropped: (end: TransportEnd) => ends.push(end),
-    } as unknown as Owner,
+    } as unknown as Client,
     transport,
   );
   transport.open(connection);
