@@ -70,14 +70,9 @@ function problemOf(field: string, value: unknown): string {
  * Reject a message that cannot be published.
  *
  * @param topic Its topic; undefined if the message contains it.
- * @param message The argument of the program.
  * @param limit Maximum bytes of its JSON data.
  * @param given `ttl` and `id` that override the message's own, or the number of the `item` of
  *   `publishMany` and whether it is a pair.
- * @throws InvalidTopic The topic is not valid.
- * @throws InvalidPayload There is no message, or its data is missing or not plain JSON.
- * @throws PayloadTooLarge Its data is larger than the limit.
- * @throws InvalidOption Another field is not valid; `field` names it.
  */
 export function refuseMessage(
   topic: unknown,
@@ -186,7 +181,6 @@ function checkFields(message: object): void {
   }
 }
 
-/** Reject an argument that is not a list of messages. */
 export function refuseMany(messages: unknown): never {
   throw invalid(
     'messages',
@@ -195,13 +189,6 @@ export function refuseMany(messages: unknown): never {
   );
 }
 
-/**
- * Check an update of presence.
- *
- * @throws InvalidTopic The topic is not valid.
- * @throws InvalidPayload The data is not plain JSON.
- * @throws PayloadTooLarge The data is larger than the limit.
- */
 export function checkPresence(topic: string | undefined, data: unknown, limit: number): void {
   if (topic !== undefined) checkName(topic, 'topic');
   if (!isObject(data)) {
@@ -217,14 +204,8 @@ export function checkPresence(topic: string | undefined, data: unknown, limit: n
 /**
  * Reject invalid arguments of a subscription.
  *
- * @param topics A pattern or a list of patterns.
- * @param options The options.
  * @param names The valid option names.
  * @param limit Maximum bytes of own presence.
- * @throws InvalidTopic A pattern is not valid.
- * @throws InvalidPayload The presence is not plain JSON.
- * @throws PayloadTooLarge The presence is larger than the limit.
- * @throws InvalidOption Another argument is not valid; `field` names it.
  */
 export function refuseSubscription(
   topics: unknown,
@@ -311,10 +292,6 @@ function checkPositions(after: unknown): void {
 /**
  * Check `types` and `presence` of a subscription, and let its inbox keep the types. When the server
  * has answered, set the presence of this client, and report a rejection.
- *
- * @param publisher Sets it for one topic.
- * @throws InvalidOption One of them is not valid; `field` names it.
- * @throws InvalidPayload The presence is not plain JSON.
  */
 export function prepareInbox(
   { listeners, maxPayload }: Client,

@@ -13,12 +13,10 @@ import { checkHistory, Subscription } from './subscription.js';
 import { onAbort, type Timed, within } from './waiting.js';
 import { watch } from './watch.js';
 
-/** The operations of a client. */
 export class Background {
   readonly deliveries: Deliveries;
   readonly publisher: Publisher;
 
-  /** Add the operations to the session of a client. */
   constructor(private readonly _client: Client) {
     const { session } = _client;
     this.deliveries = new Deliveries(_client);

@@ -34,10 +34,7 @@ export class Connection implements Receiver {
   /** In front of the session, if the server needs one. */
   private _dialect: PlainDialect | undefined;
 
-  /**
-   * @param _owner Receives events.
-   * @param _transport Never calls back synchronously.
-   */
+  /** @param _transport Never calls back synchronously. */
   constructor(
     private readonly _owner: Client,
     readonly _transport: Transport,
@@ -155,7 +152,6 @@ export class Connection implements Receiver {
       });
   }
 
-  /** Read frames that have arrived in the meantime. */
   private _resume(): void {
     this._paused = false;
     for (let next = this._arrived.shift(); next; next = this._arrived.shift()) {

@@ -44,7 +44,6 @@ export const BACKGROUND: { load: () => Promise<typeof import('./background.js')>
 /** Close code of a connection that ended without one (docs/errors.md). */
 const LOST = 1006;
 
-/** Runs the session of a client. */
 export class Driver implements Client, Ports {
   readonly clock: Clock;
   readonly listeners: Listeners;
@@ -88,10 +87,6 @@ export class Driver implements Client, Ports {
   /** The last error of the server on this connection; only in the development build. */
   declare private _problem: Loose<ErrorInfo> | undefined;
 
-  /**
-   * @param options Options of the client.
-   * @param environment Clock, randomness, transports.
-   */
   constructor(
     readonly options: ClientOptions,
     readonly environment: Environment,
@@ -289,7 +284,6 @@ export class Driver implements Client, Ports {
     }
   }
 
-  /** The HTTP API. */
   readonly http: () => Promise<HttpApi> = lazily(async () => {
     const { HttpApi } = await import('./http_operations.js');
     return new HttpApi(this);

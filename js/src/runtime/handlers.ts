@@ -70,7 +70,6 @@ export class Stream {
     return new Promise((resolve) => this._waiting.push(resolve));
   }
 
-  /** Wake the reader. */
   wake(): void {
     if (this._waiting.length) for (const wake of this._waiting.splice(0)) wake();
   }
@@ -80,7 +79,6 @@ export class Stream {
 export class Recent<Value> extends Stream implements AsyncIterableIterator<Value> {
   private readonly _values: Value[] = [];
 
-  /** @param _ended Called at the end. */
   constructor(private readonly _ended: () => void) {
     super();
   }
@@ -90,7 +88,6 @@ export class Recent<Value> extends Stream implements AsyncIterableIterator<Value
     this._ended();
   }
 
-  /** Add a value. */
   put(value: Value): void {
     if (this._values.push(value) > RECENT) this._values.shift();
     this.wake();
@@ -104,7 +101,6 @@ export class Recent<Value> extends Stream implements AsyncIterableIterator<Value
     return { done: false, value: this._values.shift() as Value };
   }
 
-  /** Stop reading. */
   async return(): Promise<IteratorResult<Value, undefined>> {
     this.finish();
     this._values.length = 0;

@@ -139,7 +139,6 @@ export class HttpApi implements Tokens {
     return this._found;
   }
 
-  /** The members of a topic. */
   async presence(topic: string, options: Timed): Promise<PresenceMember[]> {
     return this._perform(calls.presence(checkName(topic, 'topic')), options);
   }
@@ -156,7 +155,6 @@ export class HttpApi implements Tokens {
     }
   }
 
-  /** Active topics. */
   topics(
     prefix: string | undefined,
     options: Timed & { readonly limit?: number | undefined },

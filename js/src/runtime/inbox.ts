@@ -90,11 +90,7 @@ export class Inbox extends Stream {
   private _dropped = 0;
   private _gaps = 0;
 
-  /**
-   * @param topics The requested patterns.
-   * @param _bounds Messages, bytes and policy.
-   * @param after Positions to begin with.
-   */
+  /** @param after Positions to begin with. */
   constructor(
     readonly topics: readonly string[],
     private readonly _bounds: ReceiveQueue,
@@ -154,7 +150,6 @@ export class Inbox extends Stream {
     if (this.presence !== this) this.presence.finish();
   }
 
-  /** Drop waiting entries. */
   clear(): void {
     this._dropped = this._received - this._handled;
     this._queue = new Fifo();
@@ -185,14 +180,12 @@ export class Inbox extends Stream {
     return [...this._front.values(), ...this._queue._all().map(({ entry }) => entry)];
   }
 
-  /** The current counters. */
   get stats(): SubscriptionStats {
     const { _received: received, _handled: handled, _dropped: dropped } = this;
     const queued = received - handled - dropped;
     return { received, handled, dropped, queued, queuedBytes: this._bytes, gaps: this._gaps };
   }
 
-  /** Whether the queue is empty. */
   get empty(): boolean {
     return !this._queue._size && !this._front.size;
   }
@@ -307,7 +300,6 @@ const keyOf = ({ id, topic }: Own): string => `${id} ${topic}`;
 
 /** The subscriptions of one client. */
 export class Deliveries implements DeliveryPorts {
-  /** By subscription. */
   readonly inboxes: Map<number, Inbox> = new Map();
   private readonly _own = new Set<string>();
   private _reported?: Error;
@@ -342,7 +334,6 @@ export class Deliveries implements DeliveryPorts {
     }
   }
 
-  /** The client has ended. */
   finish(error: PubSubError | undefined): void {
     for (const inbox of this.inboxes.values()) inbox.finish(error);
     this.inboxes.clear();

@@ -20,7 +20,6 @@ export function lazily<Part>(load: () => Promise<Part>): () => Promise<Part> {
   };
 }
 
-/** Loads each part once. */
 export const PARTS: {
   plain: () => Promise<typeof import('../dialects/plain/plain_dialect.js')>;
   arguments: () => Promise<typeof import('./arguments.js')>;

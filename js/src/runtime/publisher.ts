@@ -27,7 +27,6 @@ export interface Prepared {
   readonly size: number;
 }
 
-/** The options of one call. */
 interface Sending extends Timed, Pick<Publish, 'key' | 'background'> {
   readonly via?: Via | undefined;
 }
@@ -65,7 +64,6 @@ export class Publisher implements OutcomePort {
 
   // ---------------------------------------------------------------- operations
 
-  /** Publish one message. */
   async publish(one: Prepared, options: Sending): Promise<Published> {
     const outcome = await this._submit([one], options);
     const [result] = this._resultsOf([one], options, outcome);
@@ -120,7 +118,6 @@ export class Publisher implements OutcomePort {
     return this._settled(ref, update, options);
   }
 
-  /** A unique number of this client. */
   number(): number {
     return ++this._numbers;
   }
@@ -149,7 +146,6 @@ export class Publisher implements OutcomePort {
     );
   }
 
-  /** The client has ended. */
   finish(error: PubSubError | undefined): void {
     this._deadlineTimer?.cancel();
     this._deliveries.finish(error);
@@ -258,7 +254,6 @@ export class Publisher implements OutcomePort {
       : failed(this._client, items, options, outcome);
   }
 
-  /** The result of one publish for the program. */
   private _published({ _message }: Prepared, result: PublishResult = {}): Published | PubSubError {
     const { error, id = _message.id, timestamp, seq, duplicate = false } = result;
     if (!error) return { id, timestamp, seq, duplicate };

@@ -46,7 +46,6 @@ export class Recovery {
   private readonly _key: string;
   private readonly _kept: Kept | undefined;
 
-  /** @param _client Its options, and its positions when the page is left. */
   constructor(private readonly _client: Recovered) {
     const { socketUrl, name, recover, suspendAfter } = _client.options;
     this._key = `hanzo-pubsub ${JSON.stringify([socketUrl, name, recover])}`;

@@ -3,12 +3,7 @@
 import { fromCode, type PubSubError } from '../errors.js';
 import type { Rejected } from '../session/ports.js';
 
-/**
- * Build the error.
- *
- * @param topic Its topic, if the rejection does not contain it.
- * @param id Id of the message.
- */
+/** Build the error; `topic`: its topic, if the rejection does not contain it. */
 export function rejected(
   {
     code,

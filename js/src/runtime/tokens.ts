@@ -29,10 +29,6 @@ export class TokenSource {
   private _fetchedAt = 0;
   private _life: number | undefined;
 
-  /**
-   * @param options `token` or `getToken`.
-   * @param _clock Determines whether a token has expired.
-   */
   constructor(
     { token, getToken }: ClientOptions,
     private readonly _clock: Clock,

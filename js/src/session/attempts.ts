@@ -61,7 +61,6 @@ export class Attempts {
     return this._wait;
   }
 
-  /** Start the planned wait. */
   _schedule(): void {
     const { timers } = this._context;
     timers.start('retry', this._wait);
@@ -138,7 +137,6 @@ export class Credentials {
     return true;
   }
 
-  /** Cancel the call in flight, if there is one. */
   _abandon(): void {
     if (!this._call) return;
     this._failed += 1;
@@ -146,7 +144,6 @@ export class Credentials {
     this._call = 0;
   }
 
-  /** Set the token. */
   _keep(token: string | undefined, life: number | undefined): void {
     this._token = () => token;
     this._life = life;
@@ -155,7 +152,6 @@ export class Credentials {
     this._context.timers.limit('expiry', life);
   }
 
-  /** Drop the token. */
   _forget(): void {
     this._token = noToken;
     this._life = undefined;

@@ -54,7 +54,6 @@ export class Replay {
 
 /** The position of a subscription. */
 export interface Cursor {
-  /** Whether it uses `seq`. */
   readonly usesSeq: boolean;
   /**
    * Positions after which messages were missing, by topic. They were requested again once; if they
@@ -89,7 +88,6 @@ export class SeqCursor implements Cursor {
   readonly marks: Map<string, Mark | undefined> = new Map();
   /** Start, Unix milliseconds; undefined for the time of the first `subscribed`. */
   private _since: number | undefined;
-  /** The positions in the last request. */
   private _requested: ReadonlyMap<string, number> = new Map();
   /** Milliseconds by which the clocks of two nodes may differ. */
   private readonly _overlap: number;
@@ -272,7 +270,6 @@ export class SeqCursor implements Cursor {
   }
 }
 
-/** Missing messages of a topic. */
 export function gap(
   topic: string,
   reason: Gap['reason'],
@@ -283,7 +280,6 @@ export function gap(
   return { topic, from, to, missed, reason };
 }
 
-/** Whether a step of a replay is a gap. */
 export function isGap(step: Step): step is Gap {
   return !('id' in step);
 }

@@ -12,7 +12,6 @@ import type { Peer, TimerName } from './ports.js';
 export interface SessionEvent extends Partial<Omit<Loose<ErrorInfo>, 'code'>> {
   /** The error code or close code of the cause. */
   readonly code?: string | number | undefined;
-  /** The timer that fired. */
   readonly timer?: TimerName | undefined;
   /** When a frame arrived, by this machine's clock, Unix milliseconds. */
   readonly at?: number | undefined;
@@ -69,5 +68,4 @@ export function codeOf(given: SessionEvent['code']): string {
 /** The code of a token callback that refuses permanently. */
 export const REFUSED = 'auth_refused';
 
-/** The code of a rejection because of the publish rate. */
 export const RATE_LIMITED = 'rate_limited';

@@ -14,7 +14,6 @@ export class Fifo<Value extends object> {
   private readonly _values: Value[] = [];
   private _gone = 0;
 
-  /** Number of values. */
   get _size(): number {
     return this._values.length - this._gone;
   }
@@ -45,13 +44,11 @@ export class Fifo<Value extends object> {
     values.splice(place, 0, value);
   }
 
-  /** The first value that passes the test. */
   _find(test: (value: Value) => boolean): Value | undefined {
     const { _first: first } = this;
     return first && test(first) ? first : this._all().find(test);
   }
 
-  /** Remove the first value, and return it. */
   _shift(): Value | undefined {
     const { _values: values, _first: first } = this;
     if (first) {

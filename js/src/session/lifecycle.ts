@@ -49,7 +49,6 @@ export class Lifecycle implements Steps<SessionEvent> {
   /** The program has asked for the end, or the session has ended: it rejects new calls. */
   _draining = false;
   _overdue = false;
-  /** Whether the current connection has been useful. */
   private _useful = false;
   private _replaced = false;
   /** Milliseconds until the next attempt, for the current state change. */
@@ -202,7 +201,6 @@ export class Lifecycle implements Steps<SessionEvent> {
 
   // ---------------------------------------------------------------- actions: connection
 
-  /** Open a transport. */
   _dial(): void {
     const { ports, timers, options } = this._context;
     timers.start('open', options.openTimeout);
@@ -237,7 +235,6 @@ export class Lifecycle implements Steps<SessionEvent> {
     this.operations?.ownPresence.connected();
   }
 
-  /** Send waiting publishes. */
   _flush(): void {
     this.operations?.publishes.connected();
   }
@@ -303,12 +300,10 @@ export class Lifecycle implements Steps<SessionEvent> {
     this._retryIn = this._attempts._plan(retryAfter, this.operations?.publishes.survivesDrop);
   }
 
-  /** Do not wait before the next attempt. */
   _planNow(): void {
     this._retryIn = this._attempts._wait = 0;
   }
 
-  /** Reset the count of attempts. */
   _resetRetry(): void {
     this._attempts._failed = this._attempts._outage = 0;
   }
@@ -349,14 +344,12 @@ export class Lifecycle implements Steps<SessionEvent> {
     this._end({ kind: 'rejected', code: codeOf(code), message, remedy });
   }
 
-  /** End as requested. */
   _finish(): void {
     this._end();
   }
 
   // ---------------------------------------------------------------- inside
 
-  /** Close the transport, if there is one. */
   private _hangUp(code: number): void {
     if (!this.linked) return;
     this.linked = false;

@@ -61,11 +61,6 @@ export class Operations {
   readonly publishes: Publishes;
   readonly ownPresence: OwnPresence;
 
-  /**
-   * @param _session Receives the end of each call.
-   * @param _deliveries The ports of subscriptions.
-   * @param _outcomes The port of publishes and updates of presence.
-   */
   constructor(
     private readonly _session: Operated,
     private readonly _deliveries: DeliveryPorts,
@@ -80,7 +75,6 @@ export class Operations {
 
   // ---------------------------------------------------------------- from the program
 
-  /** Add a subscription. */
   subscribe(request: Subscribe): void {
     if (this._session.lifecycle._draining) {
       const { code, message } = CLOSED;
@@ -92,7 +86,6 @@ export class Operations {
     }
   }
 
-  /** End a subscription. */
   unsubscribe(sub: number): void {
     const state = this.subscriptions.all.get(sub);
     if (!state) return;
@@ -100,7 +93,6 @@ export class Operations {
     this.ownPresence.dropTopics(state.request.topics);
   }
 
-  /** Add a publish. */
   publish(publish: Publish): void {
     if (this._session.lifecycle._draining) {
       this._outcomes.settle(publish.ref, CLOSED);
@@ -157,7 +149,6 @@ export class Operations {
     }
   }
 
-  /** The server sent an error. */
   rejected(frame: ErrorFrame): void {
     const { subscriptions, publishes, ownPresence } = this;
     publishes.heard();
@@ -168,7 +159,6 @@ export class Operations {
     ownPresence.rejected(frame);
   }
 
-  /** A timer of the operations fired. */
   timerFired(timer: TimerName): void {
     const { subscriptions, publishes, ownPresence } = this;
     if (timer === 'rejoin') {
@@ -182,7 +172,6 @@ export class Operations {
     }
   }
 
-  /** The connection is lost. */
   lost(): void {
     this.subscriptions.lost();
     this.publishes.lost();

@@ -66,7 +66,6 @@ class PresenceValues {
   }
 }
 
-/** The values under other keys. */
 function without(data: JsonObject, others: JsonObject): JsonObject {
   return Object.fromEntries(Object.entries(data).filter(([key]) => !Object.hasOwn(others, key)));
 }
@@ -154,7 +153,6 @@ export class OwnPresence {
     }
   }
 
-  /** The server acknowledged an update. */
   acknowledged(ref: string | undefined): void {
     const update = this._take(ref);
     if (!update) return;

@@ -34,7 +34,6 @@ export type SessionTimer = 'pace' | 'rejoin' | 'hold' | 'grace';
 
 export type TimerName = Timer | SessionTimer;
 
-/** The program subscribes. */
 export interface Subscribe {
   /** Chosen by the caller, not used before; identifies the subscription at the ports. */
   readonly sub: number;
@@ -50,7 +49,6 @@ export interface Subscribe {
   readonly presence?: boolean | undefined;
 }
 
-/** The program publishes. */
 export interface Publish {
   /** Chosen by the caller, not used before; identifies the publish at the port `settle`. */
   readonly ref: number;
@@ -139,11 +137,9 @@ export interface Ports {
   dial(transport: TransportName): void;
   /** Close the transport, or stop opening it; report nothing about it after that. */
   hangUp(code: number): void;
-  /** Write a frame. */
   send(frame: Loose<ClientFrame>): void;
   /** Start or restart a timer; answer with `timerFired` after the given milliseconds. */
   startTimer(name: TimerName, after: number): void;
-  /** Stop a running timer. */
   cancelTimer(name: TimerName): void;
   /**
    * Try to open a WebSocket beside the event stream, and answer with `probed`; or send `auth` to the
@@ -183,7 +179,6 @@ export class Timers {
 
   constructor(private readonly _ports: Ports) {}
 
-  /** Whether it is running. */
   has(name: TimerName): boolean {
     return this._running.has(name);
   }
@@ -193,7 +188,6 @@ export class Timers {
     return this._running.get(name) ?? Infinity;
   }
 
-  /** Start or restart it. */
   start(name: TimerName, after: number): void {
     this._running.set(name, after);
     this._ports.startTimer(name, after);
@@ -229,11 +223,6 @@ export class Context {
   peer: Peer | undefined;
   readonly timers: Timers;
 
-  /**
-   * @param options Its options.
-   * @param ports Its environment.
-   * @param random A number from 0 inclusive to 1 exclusive.
-   */
   constructor(
     public options: SessionOptions,
     readonly ports: Ports,

@@ -62,7 +62,6 @@ export class Presence {
 
   // ---------------------------------------------------------------- from the server
 
-  /** Take a join, update or leave. */
   message({ type, topic, data: given, timestamp }: Envelope): void {
     const data = memberData(given);
     if (!data || !this._routes.matching(topic).length) return;
@@ -281,7 +280,6 @@ function inOrder(room: Room): PresenceMember[] {
   );
 }
 
-/** Whether anything except `last_seen` differs. */
 function differs(a: PresenceMember, b: PresenceMember): boolean {
   return orderedJson({ ...a, last_seen: 0 }) !== orderedJson({ ...b, last_seen: 0 });
 }

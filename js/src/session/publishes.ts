@@ -104,7 +104,6 @@ class PublishList extends Fifo<PublishState> {
   _messages = 0;
   _bytes = 0;
 
-  /** Add a publish at its position. */
   _enqueue(entry: PublishState): void {
     this._insert(entry, ({ _number }) => _number > entry._number);
     this._count(entry._publish, 1);
@@ -300,7 +299,6 @@ export class Publishes {
     }
   }
 
-  /** Send nothing for the given time. */
   pause(milliseconds = 0): void {
     this.paused = true;
     // With the reserved tenth: otherwise the server stays at its limit.

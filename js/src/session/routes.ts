@@ -67,7 +67,6 @@ export class SubscriptionState {
 
 /** Subscriptions by pattern and topic. */
 export class Routes {
-  /** The subscriptions of each pattern. */
   readonly byPattern: Map<string, Set<SubscriptionState>> = new Map();
   /** Cached results of `find` by topic, until a subscription changes. */
   readonly known: Map<string, readonly SubscriptionState[]> = new Map();
@@ -95,7 +94,6 @@ export class Routes {
     }
   }
 
-  /** The patterns that match a topic. */
   matching(topic: string): string[] {
     return [topic, ...this._wildcards].filter(
       (pattern) => this.byPattern.has(pattern) && matches(pattern, topic),

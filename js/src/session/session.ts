@@ -19,11 +19,7 @@ export class Session {
   readonly context: Context;
   readonly lifecycle: Lifecycle;
 
-  /**
-   * @param options The settings.
-   * @param ports Effects on the outside world; a port never calls back synchronously.
-   * @param random A number from 0 inclusive to 1 exclusive.
-   */
+  /** @param random A number from 0 inclusive to 1 exclusive. */
   constructor(options: SessionOptions, ports: Ports, random: () => number) {
     this.context = new Context(options, ports, random);
     this.lifecycle = new Lifecycle(this.context);

@@ -81,7 +81,6 @@ export class Subscriptions {
     }
   }
 
-  /** The connection is lost. */
   lost(): void {
     this.presence.lost();
     for (const state of this.all.values()) state.forget();
@@ -354,7 +353,6 @@ export class Subscriptions {
   }
 }
 
-/** The items of both lists. */
 const both = <T>(one: readonly T[] = [], other: readonly T[] = []): T[] => one.concat(other);
 
 /** Whether to retry after a rejection automatically. */
