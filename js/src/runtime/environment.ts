@@ -4,6 +4,7 @@ import { DEVELOPMENT } from '../build.js';
 import { type Clock, SystemClock } from '../clock.js';
 import type { PubSubError } from '../errors.js';
 import type { Publication } from '../generated/wire.js';
+import type { Request } from '../session/cursor.js';
 import type { Acked, Peer, TransportName } from '../session/ports.js';
 import type { OperatedSession } from '../session/session.js';
 import { invalid } from '../settings/checks.js';
@@ -42,12 +43,6 @@ export interface HttpPublishes {
   ): Promise<Acked | undefined>;
 }
 
-/** The start of a resumed subscription. */
-export interface Place {
-  readonly since?: number | undefined;
-  readonly after?: Readonly<Record<string, number>> | undefined;
-}
-
 /** State and operations of a client, for the parts that load later. */
 export interface Client {
   readonly options: ClientOptions;
@@ -81,7 +76,7 @@ export interface Client {
   /** Load the parts that a welcomed session needs. */
   background(): Promise<void>;
   readonly http: () => Promise<HttpPublishes>;
-  readonly recovery: () => Promise<{ place(patterns: readonly string[]): Place }>;
+  readonly recovery: () => Promise<{ place(patterns: readonly string[]): Partial<Request> }>;
 }
 
 /**

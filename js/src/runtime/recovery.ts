@@ -1,13 +1,14 @@
 /** State that survives a reload of the page: the client id, and the positions of subscriptions. */
 
+import type { Request } from '../session/cursor.js';
 import { RECONNECTS } from '../session/lifecycle.js';
 import type { Background } from './background.js';
 import type { Connection } from './connection.js';
-import type { Client, Place } from './environment.js';
+import type { Client } from './environment.js';
 import type { Inbox } from './inbox.js';
 
 /** The place where a subscription was left. */
-interface Left extends Place {
+interface Left extends Partial<Request> {
   readonly after: Readonly<Record<string, number>>;
 }
 
@@ -21,20 +22,10 @@ interface Kept {
   readonly at: number;
   readonly clientId?: string | undefined;
   /** By patterns. */
-  readonly places: Readonly<Record<string, Place>>;
+  readonly places: Readonly<Record<string, Partial<Request>>>;
 }
 
-/** The used part of a browser's window. */
-interface Page {
-  readonly sessionStorage?: Storage;
-  addEventListener?(
-    type: string,
-    listener: (event: { readonly persisted?: boolean }) => void,
-    options: { readonly signal: AbortSignal },
-  ): void;
-}
-
-const page: Page = globalThis;
+const page: Partial<Pick<Window, 'sessionStorage' | 'addEventListener'>> = globalThis;
 
 /**
  * Keeps the client in `sessionStorage` between the end of one page and the beginning of the next.
@@ -63,7 +54,7 @@ export class Recovery {
   }
 
   /** The positions of the previous page for a subscription to these patterns. */
-  place(patterns: readonly string[]): Place {
+  place(patterns: readonly string[]): Partial<Request> {
     return this._kept?.places[keyOf(patterns)] ?? {};
   }
 
@@ -90,7 +81,7 @@ export class Recovery {
   }
 
   /** The page is restored from the browser's cache. */
-  private _return({ persisted }: { readonly persisted?: boolean }): void {
+  private _return({ persisted }: PageTransitionEvent): void {
     if (!persisted) return;
     this._take();
     if (this._client._connection)
@@ -114,7 +105,7 @@ function keyOf(patterns: readonly string[]): string {
 }
 
 /** The positions, lowered to those before the entries that the program has not taken yet. */
-function unread(inbox: Inbox, after: Place['after'] = {}): Left['after'] {
+function unread(inbox: Inbox, after: Request['after'] = {}): Left['after'] {
   // A Map, because a topic may have the name of a property that every object has.
   const marks = new Map(Object.entries(after));
   for (const entry of inbox.waiting) {

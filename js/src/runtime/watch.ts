@@ -18,14 +18,9 @@ const LATE = 90_000;
 
 /** The used part of a browser's window and document. */
 interface Target {
-  addEventListener?(type: string, listener: (event: Happened) => void, options: object): void;
+  addEventListener?(type: string, call: (event: PageTransitionEvent) => void, until: object): void;
   readonly document?: Target;
   readonly visibilityState?: string;
-}
-
-interface Happened {
-  readonly type: string;
-  readonly persisted?: boolean;
 }
 
 /**
@@ -44,7 +39,7 @@ export async function watch(client: Client): Promise<void> {
   const listen = (
     target: Target | undefined,
     type: string,
-    handler: (event: Happened) => void,
+    handler: (event: PageTransitionEvent) => void,
   ): void => target?.addEventListener?.(type, handler, { signal });
   let left = Infinity;
   listen(page, 'offline', () => {

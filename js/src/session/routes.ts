@@ -8,11 +8,6 @@ import type { Subscribe } from './ports.js';
 /** Maximum topics with remembered subscriptions; others are looked up each time. */
 const KNOWN_TOPICS = 4_096;
 
-/** A temporary rejection of a subscription, or of a part of it. */
-export type Refusal = Omit<Denial, 'topic'>;
-
-export type Phase = 'pending' | 'joining' | 'live';
-
 /**
  * One subscription of the program: its patterns, its cursor, and the state of its request.
  *
@@ -22,15 +17,15 @@ export type Phase = 'pending' | 'joining' | 'live';
 export class SubscriptionState {
   /** The active patterns. */
   _patterns: readonly string[];
-  phase: Phase = 'pending';
+  phase: 'pending' | 'joining' | 'live' = 'pending';
   /** The `ref` of the open request. */
   ref = '';
   /** The server has answered at least once. */
   answered = false;
   /** The server rejected a part of it temporarily. */
   retryPending = false;
-  /** The last temporary rejection; only in the development build. */
-  declare refusal: Refusal | undefined;
+  /** The last temporary rejection of it or of a part of it; only in the development build. */
+  declare refusal: Omit<Denial, 'topic'> | undefined;
   /** The program knows the answer on this connection: another request only recovers messages. */
   reported = false;
   /** Patterns denied by earlier answers, for the next report. */
