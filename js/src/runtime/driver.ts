@@ -191,10 +191,9 @@ export class Driver implements Client, Ports {
   }
 
   hangUp(code: number): void {
-    const connection = this._connection;
+    this._connection?.close(code);
     this._next = this._connection = undefined;
     this._dials += 1;
-    connection?.close(code);
   }
 
   send(frame: Loose<ClientFrame>): void {

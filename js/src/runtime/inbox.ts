@@ -220,8 +220,7 @@ export class Inbox extends Stream {
   }
 
   private _dropOldest(): void {
-    const entry = this._takeOldest();
-    if (!entry) return;
+    const entry = this._takeOldest() as Entry;
     if ('id' in entry) {
       this._dropped += 1;
       const { topic, seq } = entry;

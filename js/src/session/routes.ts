@@ -47,7 +47,7 @@ export class SubscriptionState {
   }
 
   /** The connection is lost: held messages without their replay would move the cursor too far. */
-  forget(): void {
+  _forget(): void {
     this.phase = 'pending';
     this._replay = new Replay();
     this.cursor.retried.clear();
@@ -64,7 +64,7 @@ export class SubscriptionState {
 export class Routes {
   readonly byPattern: Map<string, Set<SubscriptionState>> = new Map();
   /** Cached results of `find` by topic, until a subscription changes. */
-  readonly known: Map<string, readonly SubscriptionState[]> = new Map();
+  readonly _known: Map<string, readonly SubscriptionState[]> = new Map();
   private readonly _wildcards = new Set<string>();
 
   /** Route the patterns of a subscription to it. */
@@ -73,7 +73,7 @@ export class Routes {
       this.byPattern.set(pattern, (this.byPattern.get(pattern) ?? new Set()).add(state));
       if (isWildcard(pattern)) this._wildcards.add(pattern);
     }
-    this.known.clear();
+    this._known.clear();
   }
 
   /** Stop routing these patterns to it. */
@@ -85,7 +85,7 @@ export class Routes {
         this.byPattern.delete(pattern);
         this._wildcards.delete(pattern);
       }
-      this.known.clear();
+      this._known.clear();
     }
   }
 
@@ -97,14 +97,14 @@ export class Routes {
 
   /** The subscriptions of a topic, each once, oldest first. */
   find(topic: string): readonly SubscriptionState[] {
-    const known = this.known.get(topic);
+    const known = this._known.get(topic);
     if (known) return known;
-    if (this.known.size >= KNOWN_TOPICS) this.known.clear();
+    if (this._known.size >= KNOWN_TOPICS) this._known.clear();
     const found = this.matching(topic).flatMap((pattern) => [
       ...(this.byPattern.get(pattern) as Set<SubscriptionState>),
     ]);
     const sorted = [...new Set(found)].sort((a, b) => a.request.sub - b.request.sub);
-    this.known.set(topic, sorted);
+    this._known.set(topic, sorted);
     return sorted;
   }
 }

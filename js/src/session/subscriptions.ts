@@ -83,7 +83,7 @@ export class Subscriptions {
 
   lost(): void {
     this.presence.lost();
-    for (const state of this.all.values()) state.forget();
+    for (const state of this.all.values()) state._forget();
   }
 
   /**
@@ -101,7 +101,7 @@ export class Subscriptions {
   message(message: Envelope): void {
     if (!this._context.peer) return;
     const { topic } = message;
-    const states = this.routes.known.get(topic) ?? this.routes.find(topic);
+    const states = this.routes._known.get(topic) ?? this.routes.find(topic);
     const shown = !OF_PRESENCE.test(message.type);
     if (shown || message.seq !== undefined) {
       for (const state of states) {
@@ -161,7 +161,7 @@ export class Subscriptions {
     const state = this.requests.get(ref);
     if (!state) return false;
     this.requests.delete(ref);
-    state.forget();
+    state._forget();
     if (isRetryable(code)) {
       if (DEVELOPMENT) state.refusal = { code, message };
       this.retryLater(state, retryAfter);
@@ -300,7 +300,7 @@ export class Subscriptions {
       if (DEVELOPMENT) state.refusal = answered.find(({ topic }) => later.has(topic));
       this.retryLater(state);
       if (!granted.length) {
-        state.forget();
+        state._forget();
         state.denied = denied;
         return false;
       }

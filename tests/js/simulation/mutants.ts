@@ -76,7 +76,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   'a cached route is not updated': {
     file: 'session/routes.ts',
-    from: 'this._wildcards.add(pattern);\n    }\n    this.known.clear();',
+    from: 'this._wildcards.add(pattern);\n    }\n    this._known.clear();',
     to: 'this._wildcards.add(pattern);\n    }',
   },
 
