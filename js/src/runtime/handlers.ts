@@ -104,7 +104,7 @@ export class Recent<Value> extends Stream implements AsyncIterableIterator<Value
   async return(): Promise<IteratorResult<Value, undefined>> {
     this.finish();
     this._values.length = 0;
-    return { done: true, value: undefined };
+    return this.next();
   }
 
   [Symbol.asyncIterator](): this {
