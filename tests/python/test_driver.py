@@ -245,7 +245,12 @@ class Rig:
         given = {"token": "secret", **options}
         read = read_options("ws://127.0.0.1/ws", **given)  # type: ignore[arg-type]
         environment: Any = SimpleNamespace(
-            clock=self.clock, random=lambda: 0.5, dial=self.dial, opened=self.opened, url=None
+            clock=self.clock,
+            random=lambda: 0.5,
+            dial=self.dial,
+            prepare_fallback=self.prepare_fallback,
+            opened=self.opened,
+            url=None,
         )
         self.driver = Driver(read, environment, None, None, make_session=ScriptedSession)
         listeners: Any = self.driver.listeners
@@ -264,6 +269,9 @@ class Rig:
         made = self.prepared.popleft() if self.prepared else ScriptedTransport(self.clock)
         self.transports.append(made)
         return made
+
+    async def prepare_fallback(self, options: object) -> None:
+        """All modules are loaded."""
 
     async def dialed(self) -> ScriptedTransport:
         self.session.answer(events.Connect, effects.Dial("websocket"))

@@ -165,3 +165,29 @@ def test_importing_a_client_brings_in_no_library_that_only_some_programs_need() 
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
     )
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("call", ["ps.connect()", "ps.presence('demo.chat')"])
+def test_a_fallback_and_a_call_import_httpx_outside_of_the_event_loop(call: str) -> None:
+    program = (
+        "import asyncio, sys, threading\n"
+        "from hanzoai.pubsub import PubSubClient\n"
+        "async def main():\n"
+        "    loop, found = asyncio.get_running_loop(), asyncio.Event()\n"
+        "    class Finder:\n"
+        "        def find_spec(self, name, path=None, target=None):\n"
+        "            if name == 'httpx':\n"
+        "                print(threading.current_thread().name)\n"
+        "                loop.call_soon_threadsafe(found.set)\n"
+        "    sys.meta_path.insert(0, Finder())\n"
+        "    ps = PubSubClient('ws://127.0.0.1:1/ws', token='t')\n"
+        f"    task = asyncio.ensure_future({call})\n"
+        "    await found.wait()\n"
+        "    task.cancel()\n"
+        "    await ps.close()\n"
+        "asyncio.run(main())\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout.strip() == "hanzoai.pubsub import of httpx"

@@ -10,7 +10,7 @@ import logging
 from collections import deque
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 from hanzoai.pubsub.dialects import needs_dialect
 from hanzoai.pubsub.errors import ProtocolError
@@ -30,7 +30,7 @@ from hanzoai.pubsub.transports import TransportEnd
 from hanzoai.pubsub.wire.codec import Malformed, Unknown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Coroutine, Iterable, Iterator
 
     from hanzoai.pubsub.clock import Clock
     from hanzoai.pubsub.dialects.plain.plain_dialect import PlainDialect
@@ -117,6 +117,7 @@ class Connection:
         tasks: Tasks,
         clock: Clock,
         dial: Callable[[TransportName], Transport],
+        prepare: Callable[[], Coroutine[Any, Any, None]],
     ) -> None:
         self._session = session
         self._steps = steps
@@ -126,6 +127,7 @@ class Connection:
         self._tasks = tasks
         self._clock = clock
         self._dial = dial
+        self._prepare = prepare
         self._transport: Transport | None = None
         self._dialect: PlainDialect | None = None
         self._task: asyncio.Task[None] | None = None
@@ -172,6 +174,8 @@ class Connection:
 
         With `auth`: whether the HTTP address answers as a PubSub service, even if it rejects it.
         """
+        if auth is not None:
+            await self._prepare()
         transport = self._dial("websocket" if auth is None else "sse")
         probe = _Probe()
         try:
@@ -197,6 +201,8 @@ class Connection:
         except TransportEnd as end:
             if self._transport is transport:
                 self.ended(end)
+                # Before the event stream that may follow.
+                self._tasks.spawn(self._prepare(), "import of httpx")
         except Exception as error:
             self._fail(transport, error)
 

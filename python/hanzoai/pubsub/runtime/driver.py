@@ -116,6 +116,7 @@ class Driver:
             tasks,
             clock,
             lambda name: environment.dial(name, options),
+            lambda: environment.prepare_fallback(options),
         )
         self.dial = connection.dial
         self.send = connection.send

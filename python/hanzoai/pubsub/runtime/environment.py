@@ -10,12 +10,14 @@ import os
 
 # asyncio exports it for implementations of event loops.
 from asyncio.events import _get_running_loop  # pyright: ignore[reportPrivateUsage]
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from hanzoai.pubsub.clock import SystemClock
 from hanzoai.pubsub.errors import UsageError
 from hanzoai.pubsub.randomness import RANDOM
+from hanzoai.pubsub.runtime.threads import load
 from hanzoai.pubsub.settings.options import URL_VARIABLE
 from hanzoai.pubsub.transports import MEMORY_SCHEME
 
@@ -52,6 +54,12 @@ class Environment:
     def urls(self, url: str | None, rest_url: str | None) -> tuple[str | None, str | None]:
         """The addresses for the options; a server in this process has none."""
         return (url, rest_url) if self.peer is None else (_STAND_IN, None)
+
+    async def prepare_fallback(self, options: ClientOptions) -> None:
+        """Load what an event stream needs, so that to dial it does not stop the event loop."""
+        if self.peer is None and options.transport == "auto":
+            with suppress(Exception):  # to dial it raises the same
+                await load("hanzoai.pubsub.transports.sse", "SseTransport")
 
     def dial(self, name: TransportName, options: ClientOptions) -> Transport:
         """Create a transport that is not open yet."""

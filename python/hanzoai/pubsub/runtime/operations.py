@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import sys
-from functools import partial
-from importlib import import_module
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from hanzoai.pubsub.errors import NotFound, OperationTimeout, PermissionDenied, PubSubError
@@ -14,7 +11,7 @@ from hanzoai.pubsub.http import calls as rest_calls
 from hanzoai.pubsub.http.page_cursor import PageCursor
 from hanzoai.pubsub.runtime.arguments import SEQ_MAX, page_end, pattern_list, position_map, unix_ms
 from hanzoai.pubsub.runtime.publisher import Publisher
-from hanzoai.pubsub.runtime.threads import call_in_thread
+from hanzoai.pubsub.runtime.threads import load
 from hanzoai.pubsub.session.ports import Acked
 from hanzoai.pubsub.settings.checks import check_seconds, check_text, check_whole, invalid
 from hanzoai.pubsub.topics import validate_topic
@@ -40,7 +37,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_REST: Final = "hanzoai.pubsub.http.rest"
 
 _ASK_AGAIN: Final = 60.0
 """Seconds after which a missing HTTP API is tried again."""
@@ -79,11 +75,8 @@ class HttpApi:
         return self._made
 
     async def _loaded(self) -> Rest:
-        # httpx takes a third of this package's import time, and many programs never use HTTP. In a
-        # thread, its import does not stop the event loop. Meanwhile, the module is without `Rest`.
-        loaded = hasattr(sys.modules.get(_REST), "Rest")
-        if not loaded and self._driver.environment.peer is None:
-            await call_in_thread(partial(import_module, _REST), "import of httpx")
+        if self._driver.environment.peer is None:
+            await load("hanzoai.pubsub.http.rest", "Rest")
         return self.rest
 
     async def close(self, timeout: float) -> None:

@@ -1,4 +1,4 @@
-"""Calls of functions of a program in threads, and event loops in green threads of gevent.
+"""Calls of functions and imports in threads, and event loops in green threads of gevent.
 
 asyncio keeps the running loop per operating system thread. While a loop in a green thread waits,
 other green threads run, and must not find it: Django, for example, would reject all use of its
@@ -20,6 +20,8 @@ from asyncio.events import (
     _get_running_loop,  # pyright: ignore[reportPrivateUsage]
     _set_running_loop,  # pyright: ignore[reportPrivateUsage]
 )
+from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, Unpack, cast
 
 if TYPE_CHECKING:
@@ -95,6 +97,17 @@ async def call_in_thread(function: Callable[[], T], name: str) -> T:
         thread.start()
     result: T = await done
     return result
+
+
+async def load(module: str, name: str) -> None:
+    """Import a module that needs httpx, in a thread; `name` is the last one that it defines.
+
+    httpx takes a third of this package's import time, and many programs never use HTTP. In a
+    thread, its import does not stop the event loop.
+    """
+    # While another thread imports the module, it is without the name.
+    if not hasattr(sys.modules.get(module), name):
+        await call_in_thread(partial(import_module, module), "import of httpx")
 
 
 def prepare_work(
