@@ -32,8 +32,8 @@ PATTERN: Final = "team.blue.*"
 BRISK: Final[Json] = {"node_heartbeat": 500, "node_timeout": 2_000, "presence_grace": 1_500}
 USUAL: Final[Json] = {"node_heartbeat": 2_000, "node_timeout": 8_000, "presence_grace": 5_000}
 PATIENT: Final[Json] = USUAL | {"feed_timeout": 40_000}
-BRIEF: Final = ("reset", "reset", "cut", "one_way", "flap_calls", "flap_calls")
-"""Faults between a node and a slow Redis."""
+LINK_FAULTS: Final = ("reset", "reset", "cut", "one_way", "flap_calls", "flap_calls")
+"""Faults of the link between a node and a slow Redis; a repeated one is more frequent."""
 MESHED: Final[Json] = {"mesh_ack_timeout": 5_000, "mesh_linger": 120_000}
 """A node does not give up another one that is stopped for seconds, and stays subscribed for clients
 that are disconnected.
@@ -338,7 +338,7 @@ class _Drawing:
                 kind = self._pick("cut", "reset", "move")
                 found.append(Fault(self._when(), kind, name, to=self._random.below(2)))
             else:
-                kind = "stop" if on == "store" else self._pick(*BRIEF)
+                kind = "stop" if on == "store" else self._pick(*LINK_FAULTS)
                 lasts = 0.0 if kind in {"reset", "cut"} else self._between(0.05, 1.0)
                 found.append(Fault(self._when(lasts), kind, on, lasts))
         if self._random.below(6) == 0:
