@@ -241,7 +241,8 @@ export class StreamWriter implements AsyncDisposable {
     } catch (error) {
       // A source that the signal of the writer stops may throw an error of its own.
       const cause = this._error ?? error;
-      void Promise.resolve(iterator?.return?.()).catch(() => {});
+      // Its end may throw at once.
+      (async () => iterator?.return?.())().catch(() => {});
       await this.abort('error');
       throw cause;
     }

@@ -601,6 +601,25 @@ test('a model that throws aborts the stream, and so does an exception in the blo
   await server.stop();
 });
 
+test('a source whose end throws, too, ends the stream with the first error', async () => {
+  const server = await started();
+  const reader = readStream(server.client(), TOPIC);
+  const writer = await writeStream(server.client(), TOPIC);
+  const source: Iterable<string> = {
+    [Symbol.iterator]: () => ({
+      next() {
+        throw new RangeError('out of tokens');
+      },
+      return() {
+        throw new TypeError('not open');
+      },
+    }),
+  };
+  await assert.rejects(within(server, writer.pipe(source)), RangeError);
+  assert.equal((await within(server, reader.final())).kind, 'aborted');
+  await server.stop();
+});
+
 test('a source that the signal of the writer stops ends the pipe with the cancellation', async () => {
   const server = await started();
   const reader = readStream(server.client(), TOPIC);
