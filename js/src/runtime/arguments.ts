@@ -228,20 +228,14 @@ function checkOptions(given: Readonly<Record<string, unknown>>, names: readonly 
     throw invalid('options', 'is a function, not an object', 'Pass it as `{ onMessage: … }`.');
   }
   checkCall(given, names);
+  const { since, history, onGap } = given;
   for (const name of names) {
-    const value = given[name];
-    if (name === 'onGap' && typeof value === 'string') checkRaise(value);
-    else if (/^on|Loader$/.test(name)) checkType(name, value, 'function');
+    if (/^onM|^onP|Loader$/.test(name)) checkType(name, given[name], 'function');
   }
-  const { since, history } = given;
+  if (onGap !== 'raise') checkType('onGap', onGap, 'function', "Pass a function, or 'raise'.");
   if (history !== undefined)
     checkNumber('history', history, [0, HISTORY_MAX, 'a number of messages']);
   if (since !== undefined) unixMs(since);
-}
-
-function checkRaise(value: string): void {
-  if (value === 'raise') return;
-  throw invalid('onGap', 'is a string, not a function', "Pass a function, or 'raise'.");
 }
 
 function checkOthers(

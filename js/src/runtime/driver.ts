@@ -283,16 +283,14 @@ export class Driver implements Client, Ports {
     }
   }
 
-  readonly http: () => Promise<HttpApi> = lazily(async () => {
-    const { HttpApi } = await import('./http_operations.js');
-    return new HttpApi(this);
-  });
+  readonly http: () => Promise<HttpApi> = lazily(() =>
+    import('./http_operations.js').then(({ HttpApi }) => new HttpApi(this)),
+  );
 
   /** State that survives a reload of the page. */
-  readonly recovery: () => Promise<Recovery> = lazily(async () => {
-    const { Recovery } = await import('./recovery.js');
-    return new Recovery(this);
-  });
+  readonly recovery: () => Promise<Recovery> = lazily(() =>
+    import('./recovery.js').then(({ Recovery }) => new Recovery(this)),
+  );
 
   /** Milliseconds since the last byte of the server; 0 without a connection. */
   get idle(): number {

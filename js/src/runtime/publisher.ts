@@ -49,7 +49,7 @@ export class Publisher implements OutcomePort {
   private _deadline = Infinity;
   private _deadlineTimer: TimerHandle | undefined;
   /** Calls that are cancelled in this turn. */
-  private readonly _cancelled: Pick<Publish, 'ref'>[] = [];
+  private readonly _cancelled: number[] = [];
   private _isSlow = false;
   private _numbers = 0;
 
@@ -173,7 +173,7 @@ export class Publisher implements OutcomePort {
     if (!signal) return settled;
     const ignore = onAbort(signal, () => {
       // With all that are cancelled in this turn.
-      if (this._cancelled.push({ ref }) === 1) queueMicrotask(() => this._expire());
+      if (this._cancelled.push(ref) === 1) queueMicrotask(() => this._expire());
     });
     return settled.finally(ignore).then((outcome) => {
       signal.throwIfAborted();
@@ -229,7 +229,8 @@ export class Publisher implements OutcomePort {
       () => {
         this._deadline = Infinity;
         const now = clock.now();
-        this._expire(this._awaiting._all().filter(({ end }) => end <= now));
+        const due = this._awaiting._all().filter(({ end }) => end <= now);
+        this._expire(due.map(({ ref }) => ref));
         let next = Infinity;
         for (const { end } of this._awaiting._all()) next = Math.min(next, end);
         if (next < Infinity) this._expireAt(next);
@@ -239,8 +240,8 @@ export class Publisher implements OutcomePort {
   }
 
   /** Give up calls. One by one, the next one would be sent in the place of the first. */
-  private _expire(due: readonly Pick<Publish, 'ref'>[] = this._cancelled.splice(0)): void {
-    if (due.length) this._client.perform(({ operations }) => operations.expire(due));
+  private _expire(refs: readonly number[] = this._cancelled.splice(0)): void {
+    if (refs.length) this._client.perform(({ operations }) => operations.expire(refs));
   }
 
   /** One result per message, in order, from the outcome of a publish. */

@@ -103,9 +103,9 @@ export class Operations {
   }
 
   /** The timeouts of calls have passed. Of these, only updates of presence are still sent. */
-  expire(due: readonly Pick<Publish, 'ref'>[]): void {
-    this.publishes.expire(due);
-    this.ownPresence.expire(due);
+  expire(refs: readonly number[]): void {
+    this.publishes.expire(refs);
+    this.ownPresence.expire(refs);
     this._session._endStep();
   }
 

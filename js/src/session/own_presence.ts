@@ -8,7 +8,7 @@
 
 import type { ErrorFrame, JsonObject } from '../generated/wire.js';
 import { RATE_LIMITED } from './events.js';
-import type { Context, Outcome, OutcomePort, Publish, Rejected } from './ports.js';
+import type { Context, Outcome, OutcomePort, Rejected } from './ports.js';
 import { type Publishes, UNKNOWN } from './publishes.js';
 import type { Routes } from './routes.js';
 
@@ -113,8 +113,7 @@ export class OwnPresence {
   }
 
   /** Calls have ended: settle them as unknown. Their updates are still sent. */
-  expire(due: readonly Pick<Publish, 'ref'>[]): void {
-    const refs = due.map(({ ref }) => ref);
+  expire(refs: readonly number[]): void {
     this._settle(refs, UNKNOWN);
     this.flush();
   }

@@ -211,9 +211,9 @@ export class Publishes {
   }
 
   /** Give up publishes whose time has passed. None takes the place of another. */
-  expire(due: readonly Pick<Publish, 'ref'>[]): void {
+  expire(refs: readonly number[]): void {
     this._abandoned += this._flight._messages;
-    for (const { ref } of due) {
+    for (const ref of refs) {
       const name = `p${ref}`;
       const entry = this._flight._byRef(name) ?? this._queue._byRef(name);
       if (entry) this._giveUp(entry, 'timeout', 'It could not be sent in time.');

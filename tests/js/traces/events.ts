@@ -188,7 +188,7 @@ export class RecordedSession {
         session.operations.publish(event);
         break;
       case 'expire':
-        session.operations.expire([event]);
+        session.operations.expire([event.ref]);
         break;
       case 'updatePresence':
         session.operations.updatePresence(event.topic, event.data, event.ref);

@@ -275,8 +275,8 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
   ),
   'updates of presence stay when the publish before them gives up': replaced(
     'operations.ts',
-    'this.publishes.expire(due);\n    this.ownPresence.expire(due);',
-    'this.publishes.expire(due);',
+    'this.publishes.expire(refs);\n    this.ownPresence.expire(refs);',
+    'this.publishes.expire(refs);',
   ),
   'an update whose call has ended is rejected in silence': replaced(
     'own_presence.ts',
