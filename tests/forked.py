@@ -119,18 +119,18 @@ async def serve(
     return await _start(request, stderr)
 
 
-async def command(*words: str, stderr: IO[bytes] | None = None) -> Server:
+async def command(*words: str, log: IO[bytes]) -> Server:
     """Run another program, such as a Redis server, which then does not outlive the tests.
 
     Args:
         *words: The program and its arguments.
-        stderr: Destination of its errors; default: discarded.
+        log: Destination of its output and errors.
 
     Raises:
         ForksGone: The forking process has ended.
     """
     request = {"command": words, "env": dict(os.environ), "cwd": os.getcwd()}
-    return await _start(request, stderr)
+    return await _start(request, log, log)
 
 
 async def run(program: Path, *, env: Mapping[str, str], cwd: Path) -> tuple[int, str]:
@@ -154,9 +154,11 @@ async def run(program: Path, *, env: Mapping[str, str], cwd: Path) -> tuple[int,
         await process.wait()
 
 
-async def _start(request: Mapping[str, Any], stderr: IO[bytes] | int | None) -> Server:
+async def _start(
+    request: Mapping[str, Any], stderr: IO[bytes] | int | None, stdout: IO[bytes] | None = None
+) -> Server:
     """Start it. If the caller is cancelled meanwhile, kill it: its process may run already."""
-    starting = asyncio.create_task(_begin(request, stderr))
+    starting = asyncio.create_task(_begin(request, stderr, stdout))
     try:
         return await asyncio.shield(starting)
     except asyncio.CancelledError:
@@ -176,12 +178,14 @@ async def _kill(starting: asyncio.Task[Server]) -> None:
         await server.wait()
 
 
-async def _begin(request: Mapping[str, Any], stderr: IO[bytes] | int | None) -> Server:
-    connection, printed = _request(_connected(), request, stderr)
+async def _begin(
+    request: Mapping[str, Any], stderr: IO[bytes] | int | None, stdout: IO[bytes] | None
+) -> Server:
+    connection, printed = _request(_connected(), request, stderr, stdout)
     answers, writer = await asyncio.open_unix_connection(sock=connection)
-    stdout = asyncio.StreamReader()
+    output = asyncio.StreamReader()
     transport, _ = await asyncio.get_running_loop().connect_read_pipe(
-        lambda: asyncio.StreamReaderProtocol(stdout), printed
+        lambda: asyncio.StreamReaderProtocol(output), printed
     )
     try:
         pid = await _answer(answers, "pid")
@@ -189,7 +193,7 @@ async def _begin(request: Mapping[str, Any], stderr: IO[bytes] | int | None) -> 
         for each in (writer, transport):
             each.close()
         raise
-    return Server(pid, stdout, answers, (writer, transport))
+    return Server(pid, output, answers, (writer, transport))
 
 
 async def _answer(answers: asyncio.StreamReader, field: str) -> int:
@@ -220,7 +224,10 @@ def _connected() -> socket.socket:
 
 
 def _request(
-    connection: socket.socket, request: Mapping[str, Any], stderr: IO[bytes] | int | None
+    connection: socket.socket,
+    request: Mapping[str, Any],
+    stderr: IO[bytes] | int | None,
+    stdout: IO[bytes] | None,
 ) -> tuple[socket.socket, IO[bytes]]:
     """Return the connection for answers, and the output of the program.
 
@@ -228,12 +235,13 @@ def _request(
         connection: A connection to the forking process.
         request: See `tests/fork_server.py`.
         stderr: Destination of its errors: a file, `subprocess.STDOUT`, or None to discard them.
+        stdout: Destination of its output; the returned output is then empty.
     """
     read, write = os.pipe()
     with open(write, "wb") as out, open(os.devnull, "wb") as nothing:
         err = out if isinstance(stderr, int) else nothing if stderr is None else stderr
         line = f"{json.dumps(request)}\n".encode()
-        sent = socket.send_fds(connection, [line], [out.fileno(), err.fileno()])
+        sent = socket.send_fds(connection, [line], [(stdout or out).fileno(), err.fileno()])
         connection.sendall(line[sent:])
     return connection, os.fdopen(read, "rb")
 

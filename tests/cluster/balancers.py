@@ -6,6 +6,7 @@ import asyncio
 import os
 import re
 import shutil
+import signal
 import ssl
 from functools import partial
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import trustme
 
+from tests import forked
 from tests.cluster.waiting import until
 from tests.ports import free_port
 
@@ -84,7 +86,7 @@ class Balancer:
         self._folder = folder
         self._nodes = nodes
         self._sticky = sticky
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: forked.Server | None = None
 
     async def start(self) -> None:
         """Start it, and wait until it accepts connections."""
@@ -95,9 +97,7 @@ class Balancer:
         file.write_text(make(), encoding="utf-8")
         options = ["-db", "-f"] if self.kind == "haproxy" else ["-p", str(self._folder), "-c"]
         with (self._folder / "balancer.log").open("wb") as log:
-            self._process = await asyncio.create_subprocess_exec(
-                program(self.kind), *options, str(file), stdout=log, stderr=log
-            )
+            self._process = await forked.command(program(self.kind), *options, str(file), log=log)
         async with asyncio.timeout(BOUND):
             for port in (self.http_port, self.ws_port):
                 await until(partial(_takes, port))
@@ -106,7 +106,7 @@ class Balancer:
         """Stop it, and close every connection through it."""
         process, self._process = self._process, None
         if process is not None and process.returncode is None:
-            process.terminate()
+            process.send_signal(signal.SIGTERM)
             await process.wait()
 
     def _certify(self) -> None:

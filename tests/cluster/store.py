@@ -66,7 +66,7 @@ class Store:
                 program(self.kind),
                 *("--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder)),
                 *("--save", "", "--logfile", str(self._log), *self._options),
-                stderr=log,
+                log=log,
             )
         async with asyncio.timeout(BOUND):
             await until(self._answers, True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import signal
 import time
 from contextlib import asynccontextmanager
 from functools import partial
@@ -27,6 +28,7 @@ from pubsub_server.backplanes.retention import Keep, Retention
 from pubsub_server.shared.answers import Answer
 from pubsub_server.shared.requests import Draft
 from pubsub_server.testing import running_server
+from tests import forked
 from tests.cluster.balancers import program
 from tests.cluster.fleet import nodes, peer, present
 from tests.cluster.front import front
@@ -139,9 +141,7 @@ async def followed(folder: Path, *stores: Store) -> AsyncGenerator[str]:
     file = folder / "redis.cfg"
     file.write_text(text, encoding="utf-8")
     with (folder / "haproxy.log").open("wb") as log:
-        process = await asyncio.create_subprocess_exec(
-            program("haproxy"), "-db", "-f", file, stdout=log, stderr=log
-        )
+        process = await forked.command(program("haproxy"), "-db", "-f", str(file), log=log)
     url = f"redis://127.0.0.1:{port}"
     client = Redis.from_url(url)
     try:
@@ -149,7 +149,7 @@ async def followed(folder: Path, *stores: Store) -> AsyncGenerator[str]:
         yield url
     finally:
         await client.aclose()
-        process.terminate()
+        process.send_signal(signal.SIGTERM)
         await process.wait()
 
 

@@ -190,15 +190,12 @@ async def test_a_start_without_the_forking_process_fails_with_the_remedy(
                 await forked.serve()
 
 
-async def test_another_program_runs_with_its_arguments_and_its_errors(tmp_path: Path) -> None:
+async def test_another_program_runs_with_its_arguments_and_its_log(tmp_path: Path) -> None:
     async with asyncio.timeout(BOUND):
-        with (tmp_path / "errors").open("wb") as errors:
-            one = await forked.command(
-                "sh", "-c", "echo $0; echo why >&2; exit 3", "a b", stderr=errors
-            )
-        assert await one.stdout.read() == b"a b\n"
+        with (tmp_path / "log").open("wb") as log:
+            one = await forked.command("sh", "-c", "echo $0; echo why >&2; exit 3", "a b", log=log)
         assert await one.wait() == 3
-    assert (tmp_path / "errors").read_text() == "why\n"
+    assert (tmp_path / "log").read_text() == "a b\nwhy\n"
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
@@ -209,7 +206,7 @@ async def test_nothing_outlives_the_tests_that_are_killed(number: signal.Signals
         "async def main():\n"
         f"    await forked.serve(*{FREE!r}, '--workers', '2', stderr=sys.stderr.buffer)\n"
         "    paused = ('sh', '-c', 'echo runs >&2; exec sleep 1000')\n"
-        "    await forked.command(*paused, stderr=sys.stderr.buffer)\n"
+        "    await forked.command(*paused, log=sys.stderr.buffer)\n"
         "    await asyncio.Event().wait()\n"
         "asyncio.run(main())\n"
     )
