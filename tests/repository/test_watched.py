@@ -50,7 +50,7 @@ async def test_the_children_of_a_program_end_with_it() -> None:
 
 
 async def test_a_program_ends_in_its_own_way_when_its_group_is_asked_to() -> None:
-    child = f"trap 'echo over >&2; exit 4' TERM; echo; {CHILD}"
+    child = "trap 'echo over >&2; exit 4' TERM; sleep 1000 & echo runs >&2; echo; wait"
     asked = runner("sh", "-c", child, then="endGroup(child);")
     async with programs.started(*asked, within=BOUND) as process:
         out, errors = await process.communicate()
