@@ -31,7 +31,10 @@ async def test_the_error_for_an_answer_of_another_service_names_a_derived_addres
     with pytest.raises(PubSubError) as caught:
         await rest.perform(rest_calls.history("a.b"))
     await rest.close()
-    derived = "`rest_url` was derived from `url` as http://127.0.0.1:21057; pass `rest_url`"
+    derived = (
+        "`rest_url` was derived from `url` as http://127.0.0.1:21057; pass `rest_url` "
+        "(HANZO_PUBSUB_REST_URL if HANZO_PUBSUB_URL sets `url`), the URL"
+    )
     assert (derived in caught.value.remedy) == (rest_url is None)
 
 

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 _FOREIGN: Final = (NotFound, ProtocolError, Unsupported)
 
+# The variable counts only beside that of `url`.
+_GIVE: Final = "`rest_url` (HANZO_PUBSUB_REST_URL if HANZO_PUBSUB_URL sets `url`)"
+
 E = TypeVar("E", bound=PubSubError)
 
 
@@ -34,9 +37,9 @@ def doubt_address(error: E, options: ClientOptions, body: bytes = b"") -> E:
     if options.http_derived and (foreign or isinstance(error, ConnectionFailed)):
         found = f"`rest_url` was derived from `url` as {options.http_url}; "
         error.remedy = (
-            f"{found}pass `rest_url` (HANZO_PUBSUB_REST_URL), the URL of the server's HTTP port."
+            f"{found}pass {_GIVE}, the URL of the server's HTTP port."
             if foreign
-            else f"{error.remedy} {found}if that is wrong, pass `rest_url` (HANZO_PUBSUB_REST_URL)."
+            else f"{error.remedy} {found}if that is wrong, pass {_GIVE}."
         )
     elif foreign:
         likely = _likely(options)
