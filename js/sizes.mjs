@@ -22,7 +22,10 @@ import { gzipSync } from 'node:zlib';
 import { build } from 'esbuild';
 
 const KB = 1024;
-/** Goals and limits of the sizes, in KB. Lower the limits, never raise them. */
+/**
+ * Goals and limits of the sizes, in KB. Lower a limit when its size falls; raise it only within its
+ * goal.
+ */
 const BOUNDS = {
   core: { title: '`{ PubSub }`, at once', goal: 14, limit: 13.5 },
   chat: { title: 'chat page', goal: 17, limit: 27.7 },
