@@ -71,9 +71,10 @@ async def test_watch_agents_sees_agents_that_appear_later(server: RunningServer)
         PubSubClient(server.ws, server.service_token(), rest_url=server.http) as ps,
     ):
         assert process.stderr is not None
-        # Before that line, asyncio's debug mode may report the first use, which imports modules.
+        # Before that line, asyncio's debug mode may report the first use and the first answer: they
+        # import modules and build types, which takes long on a busy machine.
         while (line := await process.stderr.readline()) != b"watching\n":
-            assert line.startswith(b"Executing <Task"), line
+            assert line.startswith(b"Executing <"), line
         for bot in ("bot1", "bot2"):
             await ps.publish(f"agent.{bot}.events", {"type": "agent.status", "data": {"ok": 1}})
         assert await output(process) == [
